@@ -14,12 +14,17 @@ objects and as what is sent to the store.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
+from shoal.engine.logs.spans import CommitTimes
 from shoal.engine.outputs import Ended, OutputCommit
-from shoal.model.outcome import Acknowledgement, Fetched, Lease, Settlement
+from shoal.model.generations.page_history import PageFate, PageHistory, pack_history
+from shoal.model.outcome import Acknowledgement, Dead, Fetched, Gone, Lease, Settlement
 from shoal.model.page import ParseResult
 
 GATHER_S = 0.010
@@ -30,7 +35,8 @@ COMMIT_LINK_BYTES = 8 << 20  # links of one commit
 class CommitFrontier(Protocol):
     """The part of a frontier that committing needs."""
 
-    def holds(self, lease: Lease) -> bool: ...
+    async def held(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """Return the leases whose settlement would be accepted now."""
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
         """Keep these leases past their deadlines: their pages are about to be written."""
@@ -58,6 +64,15 @@ class PageBus(Protocol):
         """Take pages off the bus: the store has recorded their end."""
 
 
+class AttemptLog(Protocol):
+    """The record of attempts: written after their commit, and never in its way."""
+
+    def settled(self, settlement: Settlement, result: ParseResult | None, *, lost: bool = False) -> None:
+        """Log an attempt; `lost`: its lease had expired, and its outcome was discarded."""
+
+    def acknowledged(self, end: Acknowledgement, result: ParseResult | None) -> None: ...
+
+
 class Committer:
     """Collects what became of requests and makes it durable in groups; `wake` is set after each commit."""
 
@@ -69,7 +84,12 @@ class Committer:
         wake: asyncio.Event,
         sent_links: SentLinks,
         bus: PageBus | None = None,
+        logs: Sequence[AttemptLog] = (),
+        keeps_history: bool = False,
     ) -> None:
+        self.logs = list(logs)
+        self.times = CommitTimes(0.0, 0.0, 0.0, 0.0)  # of the latest commit
+        self._keeps_history = keeps_history  # for the next generations
         self._store = store
         self._outputs = outputs
         self._wake = wake
@@ -83,17 +103,29 @@ class Committer:
         self._link_bytes = 0  # of what was handed in and is not durable yet
         self._first = asyncio.Event()
         self._full = asyncio.Event()
+        self._began_at = 0.0  # the commit in progress; 0: none is
         self._flushing = asyncio.Lock()  # an output that is slow must not be flushed twice at once
 
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
         # Its page is in the archive's buffer, and flushing takes time: no deadline may have it fetched again.
         self._store.keep_until_settled([settlement.lease])
-        self._settlements.append((settlement, result))
+        self._settlements.append((self._with_fate(settlement), result))
         self._schedule(result)
 
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None:
-        self._acknowledgements.append((acknowledgement, result))
+        self._acknowledgements.append((self._with_fate(acknowledgement), result))
         self._schedule(result)
+
+    def _with_fate(self, ended: Ended) -> Ended:
+        """Return how a request ended with what the next generations need to know, if it brought no page."""
+        match ended.outcome:
+            case Gone(status=status) if self._keeps_history:
+                history = PageHistory(PageFate.GONE, status)
+            case Dead(failure=failure) if self._keeps_history:
+                history = PageHistory(PageFate.DEAD, failure.status)
+            case _:
+                return ended
+        return msgspec.structs.replace(ended, history=pack_history(history))
 
     def _schedule(self, result: ParseResult | None) -> None:
         self._first.set()
@@ -140,7 +172,16 @@ class Committer:
     async def flush(self) -> None:
         """Make everything durable that was handed in so far."""
         async with self._flushing:
-            await self._flush()
+            self._began_at = time.monotonic()
+            try:
+                await self._flush()
+            finally:
+                self._began_at = 0.0
+
+    @property
+    def committing_s(self) -> float:
+        """Seconds that the commit in progress has taken so far; 0: none is in progress."""
+        return time.monotonic() - self._began_at if self._began_at else 0.0
 
     async def _flush(self) -> None:
         self._first.clear()
@@ -174,19 +215,29 @@ class Committer:
         self._committing = [settlement.lease for settlement, _ in settlements]
         self._acknowledging = len(acknowledgements)
         # A lease that expired before its page was committed belongs to another worker, and so do its items.
-        held = [entry for entry in settlements if self._store.holds(entry[0].lease)]
+        try:
+            answer = await self._store.held(self._committing) if settlements else ()
+        except asyncio.CancelledError:
+            self._settlements[:0] = settlements
+            self._acknowledgements[:0] = acknowledgements
+            self._committing, self._acknowledging = [], 0
+            raise
+        kept = set(map(_identity, answer))
+        held = [entry for entry in settlements if _identity(entry[0].lease) in kept]
         if len(held) < len(settlements):
             self._sent_links.forget_sent_links()
             self._lost.update(
                 settlement.lease.fingerprint
                 for settlement, _ in settlements
-                if isinstance(settlement.outcome, Fetched) and not self._store.holds(settlement.lease)
+                if isinstance(settlement.outcome, Fetched) and _identity(settlement.lease) not in kept
             )
         acknowledgements = [entry for entry in acknowledgements if not self._is_lost(entry[0].fingerprint)]
         settled = [self._put(settlement, result) for settlement, result in held]
         acknowledged = [self._put(acknowledgement, result) for acknowledgement, result in acknowledgements]
+        began = time.time()
         try:
             durable = await self._outputs.flush()
+            flushed = time.time()
             await self._store.commit(settled, acknowledged, durable.checkpoints, durable.crawl_state)
         except asyncio.CancelledError:
             # Cut off by the end of a drain, which flushes once more. The outputs keep what they were given,
@@ -195,10 +246,31 @@ class Committer:
             self._acknowledgements[:0] = [(acknowledgement, None) for acknowledgement in acknowledged]
             self._committing, self._acknowledging = [], 0
             raise
+        archived = min(began + durable.archive_s, flushed) if durable.archive_s else flushed
+        self.times = CommitTimes(began, archived, flushed, time.time())
+        for log in self.logs:
+            self._record(log, settlements, held, acknowledgements)
         if acknowledged and self._bus is not None:
             await self._bus.acknowledge(acknowledged)
         self._committing, self._acknowledging = [], 0
         self._wake.set()
+
+    def _record(
+        self,
+        log: AttemptLog,
+        settlements: Sequence[tuple[Settlement, ParseResult | None]],
+        held: Sequence[tuple[Settlement, ParseResult | None]],
+        acknowledgements: Sequence[tuple[Acknowledgement, ParseResult | None]],
+    ) -> None:
+        for settlement, result in held:
+            log.settled(settlement, result)
+        if len(held) < len(settlements):
+            kept = {id(settlement) for settlement, _ in held}
+            for settlement, result in settlements:
+                if id(settlement) not in kept:
+                    log.settled(settlement, result, lost=True)
+        for acknowledgement, result in acknowledgements:
+            log.acknowledged(acknowledgement, result)
 
     def _put(self, ended: Ended, result: ParseResult | None) -> Ended:
         return ended if result is None else self._outputs.put(ended, result)
@@ -209,6 +281,10 @@ class Committer:
             return False
         self._lost[fingerprint] -= 1
         return True
+
+
+def _identity(lease: Lease) -> tuple[int, int]:
+    return lease.fingerprint, lease.token
 
 
 def link_bytes(result: ParseResult | None) -> int:

@@ -7,7 +7,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
 from shoal.engine.snapshot import HostSnapshot, Snapshot
-from shoal.model.failure import FailureClass
+from shoal.frontier.results import Counts
+from shoal.model.crawl_totals import MAX_REASONS, OTHER_REASONS
+from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Filtered, Outcome, Retry
 from shoal.model.page import ParseResult
 
@@ -30,9 +32,14 @@ class Counters:
         self.withheld = 0
         self.partial = 0
         self.hook_faults = 0
+        self.repeats = 0
         self.lenient = 0
+        self.unchanged = 0  # pages whose items and links come from the previous generation
+        self.discarded: Counter[str] = Counter()  # items that item hooks dropped, by reason
         self.failures: Counter[str] = Counter()
+        self.last_error = ""  # one line, for people
         self.filtered: Counter[str] = Counter()
+        self.before: Counts | None = None  # what earlier runs have counted; None: not read yet
 
     def page(self, result: ParseResult) -> None:
         """Count a parsed page, its items and its dropped links."""
@@ -48,16 +55,25 @@ class Counters:
         self.items += len(result.items)
         self.rejected += len(result.rejected)
         self.withheld += result.withheld
+        self.repeats += result.repeats
         if result.partial:
             self.partial += 1
         if result.dropped:
             self.filtered.update(result.dropped)
+        for reason, count in result.discarded.items():
+            known = reason in self.discarded or len(self.discarded) < MAX_REASONS
+            self.discarded[reason if known else OTHER_REASONS] += count
 
-    def outcome(self, outcome: Outcome) -> None:
+    def failed(self, failure: Failure, url: str) -> None:
+        """Count a failure, and keep it as the last one."""
+        self.failures[failure.failure_class] += 1
+        self.last_error = f"{failure.failure_class.value}: {url}: {failure.reason}"
+
+    def outcome(self, outcome: Outcome, url: str) -> None:
         """Count an attempt that brought no page."""
         match outcome:
             case Retry(failure=failure) | Dead(failure=failure):
-                self.failures[failure.failure_class] += 1
+                self.failed(failure, url)
             case Filtered(rule=rule):
                 self.filtered[rule] += 1
             case _:
@@ -78,6 +94,9 @@ class Counters:
         crawl: str,
         counts: Mapping[str, int],
         over_budget: int,
+        duplicates: int,
+        retries: int,
+        max_pages: int,
         hosts: Iterable[HostSnapshot],
         in_flight: int,
         parse_backlog: int,
@@ -87,6 +106,8 @@ class Counters:
         views = list(hosts)
         left = counts["waiting"] + counts["delayed"] + counts["leased"] + counts["parsing"]
         eta, eta_reason = estimate(left, rate, views)
+        if max_pages:
+            eta, eta_reason = limited(eta, eta_reason, pages_left=max_pages - counts["done"], rate=rate)
         return Snapshot(
             crawl=crawl,
             elapsed=self._clock() - self._started,
@@ -107,7 +128,12 @@ class Counters:
             withheld=self.withheld,
             partial=self.partial,
             hook_faults=self.hook_faults,
+            discarded=dict(self.discarded),
             lenient=self.lenient,
+            unchanged=self.unchanged,
+            duplicates=self.repeats + duplicates,
+            retries=retries,
+            last_error=self.last_error,
             draining=draining,
         )
 
@@ -142,3 +168,16 @@ def estimate(left: int, rate: float, views: Iterable[HostSnapshot]) -> tuple[flo
     if bound is not None and polite >= 0.8 * own:
         return max(polite, own), f"the pace of {bound.host}"
     return own, "this machine"
+
+
+def limited(eta: float | None, reason: str, *, pages_left: int, rate: float) -> tuple[float | None, str]:
+    """Return an estimate that stops at `--max-pages`: pages beyond it are not fetched.
+
+    A crawl whose known requests are fewer may find more: the limit counts only where it comes first.
+    """
+    if pages_left <= 0:
+        return 0.0, "--max-pages"
+    if rate <= 0:
+        return eta, reason
+    until_limit = pages_left / rate
+    return (until_limit, "--max-pages") if eta is None or until_limit < eta else (eta, reason)

@@ -7,8 +7,11 @@ from contextlib import suppress
 from shoal.engine.attempts import Attempts, Slots
 from shoal.engine.commit import Committer
 from shoal.engine.counters import Counters
+from shoal.engine.fetch_log.meter import AttemptMeter
 from shoal.engine.lease_feed import LeaseFeed
 from shoal.engine.leases import Leases
+from shoal.engine.logs.request_log import open_request_log
+from shoal.engine.logs.tracing import Tracer
 from shoal.engine.parsing import Parsing
 from shoal.engine.plan import Stop
 from shoal.engine.progress import Progress
@@ -16,22 +19,39 @@ from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary, WorkStats
 from shoal.engine.stations import Stations
 from shoal.engine.traps.counts import share_traps
 from shoal.engine.traps.traps import Traps
+from shoal.frontier.contract import FrontierHosts
 from shoal.frontier.finished import is_finished
+from shoal.model.configuration.block_rules import block_rules
 from shoal.model.errors import Interrupted
 
+LOOK_EVERY_S = 2.0  # whether a trap was closed, which other workers and alerts have to know soon
 CLOSE_S = 5.0  # to write what is left, after the second request to stop
 
 
 class Crawl:
-    def __init__(self, stations: Stations) -> None:
+    def __init__(self, stations: Stations, counters: Counters | None = None) -> None:
+        """`counters`: those of the run, if earlier sessions of it have counted."""
         self._stations = stations
         self._settings = stations.settings.crawl
         self._wake = asyncio.Event()  # set when something happened that may free work
-        self._counters = Counters()
+        self._counters = Counters() if counters is None else counters
+        self._meter = AttemptMeter()
         share, scope, spider = stations.share, stations.scope, stations.parser.description
         self._committer = Committer(
-            stations.frontier, stations.outputs, wake=self._wake, sent_links=scope, bus=share.bus
+            stations.frontier,
+            stations.outputs,
+            wake=self._wake,
+            sent_links=scope,
+            bus=share.bus,
+            logs=[log for log in (self._meter, stations.fetch_log) if log is not None],
+            keeps_history=stations.identity is not None,
         )
+        self._tracer: Tracer | None = None
+        if stations.settings.tracing.endpoint:
+            self._tracer = Tracer(
+                stations.settings.tracing, worker=stations.holder, times=lambda: self._committer.times
+            )
+            self._committer.logs.append(self._tracer)
         self._leases = Leases(
             stations.frontier,
             self._committer,
@@ -42,6 +62,7 @@ class Crawl:
             pools=share.pools,
             sent_links=scope,
         )
+        request_log = open_request_log(stations.crawl)
         traps = Traps(stations.settings.links, stations.totals, scope, stations.trap_counters)
         self._parsing = Parsing(
             stations.crawl,
@@ -57,10 +78,16 @@ class Crawl:
             archive_only=not share.parses,
             max_crashes=self._settings.max_crashes,
             version=stations.version,
+            request_log=request_log,
+            blocked_if=block_rules(stations.settings),
+            retry=stations.settings.retry,
+            identity=stations.identity,
         )
-        attempts = Attempts(stations, self._leases, self._parsing, self._counters, traps)
-        self._slots = Slots(self._settings.concurrency, attempts.make, self._wake)
-        self._feed = LeaseFeed(stations, self._leases, self._slots, self._wake)
+        attempts = Attempts(
+            stations, self._leases, self._parsing, self._counters, traps, request_log=request_log
+        )
+        self._slots = Slots(self._settings.concurrency, attempts.make, self._wake, share.permits)
+        self._feed = LeaseFeed(stations, self._leases, self._slots, self._wake, attempts.prepare)
         self._maintenance = Maintenance(stations, self._leases, self._parsing)
         self._progress = Progress(stations, self._slots, self._counters)
 
@@ -75,12 +102,16 @@ class Crawl:
                     group.create_task(self._maintenance.run(), name="maintenance"),
                     group.create_task(self._enforce(stop, deadline), name="deadline"),
                 ]
+                if self._stations.fetch_log is not None:
+                    chores.append(group.create_task(self._stations.fetch_log.run(), name="fetch_log"))
                 if watch is not None:
                     chores.append(group.create_task(self._progress.show(watch, stop), name="show"))
                 await self._work(stop)
                 for chore in chores:
                     chore.cancel()
         await self._close_in_time(stop)
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.flush)
         return await self._ending()
 
     async def _work(self, stop: Stop) -> None:
@@ -128,7 +159,8 @@ class Crawl:
             self._leases.give_back(lease)
         await self._committer.flush()
         await self._maintenance.save()
-        await stations.frontier.commit(checkpoints=(await stations.outputs.finish()).checkpoints)
+        durable = await stations.outputs.finish()
+        await stations.frontier.commit(checkpoints=durable.checkpoints, crawl_state=durable.crawl_state)
         if stations.quota is not None:
             await stations.quota.leave()
 
@@ -136,8 +168,10 @@ class Crawl:
         frontier, crawl = self._stations.frontier, self._stations.crawl
         if await is_finished(frontier.reader, crawl):
             return Ending.FINISHED
+        if self._stations.ledger is not None and self._stations.ledger.must_stop:
+            return Ending.OVER_BUDGET
         counts = await frontier.reader.counts(crawl)
-        if self._settings.max_pages and counts.done >= self._settings.max_pages:
+        if self._settings.max_pages and counts.pages >= self._settings.max_pages:
             return Ending.LIMITED
         return Ending.INTERRUPTED
 
@@ -148,6 +182,15 @@ class Crawl:
 
     async def summary(self, ending: Ending) -> Summary:
         return await self._progress.summary(ending)
+
+    @property
+    def name(self) -> str:
+        return self._stations.crawl
+
+    @property
+    def slots(self) -> int:
+        """Requests that may be in flight at once; 0: it does not fetch."""
+        return self._settings.concurrency if self.fetches else 0
 
     @property
     def in_flight(self) -> int:
@@ -164,6 +207,26 @@ class Crawl:
         return self._stations.parser.backlog.pages
 
     @property
+    def committing_s(self) -> float:
+        """Seconds that the commit in progress has taken so far."""
+        return self._committer.committing_s
+
+    @property
+    def oldest_lease_s(self) -> float:
+        """Seconds since the oldest lease was granted that has no outcome yet; 0: none is held."""
+        return self._leases.oldest_s
+
+    @property
+    def hosts(self) -> FrontierHosts:
+        """The pace of hosts."""
+        return self._stations.frontier.hosts
+
+    @property
+    def holder(self) -> str:
+        """The name of this process in the store."""
+        return self._stations.holder
+
+    @property
     def pages(self) -> int:
         return self._counters.pages
 
@@ -178,6 +241,8 @@ class Crawl:
             dict(counters.failures),
             handed_on=counters.handed_on,
             lost_turns=0 if self._stations.gate is None else self._stations.gate.lost,
+            meter=self._meter,
+            unlogged=0 if self._stations.fetch_log is None else self._stations.fetch_log.dropped,
         )
 
     @property
@@ -217,11 +282,19 @@ class Maintenance:
         until cancelled.
         """
         while True:
-            await asyncio.sleep(self._every)
+            await self._pause()
             await self._leases.extend()
             self._parsing.settle_slow(after=self._ownership.settle_after)
             await self.save()
             await self._share_traps()
+
+    async def _pause(self) -> None:
+        """Wait for one period, or until a trap was closed."""
+        loop = asyncio.get_running_loop()
+        until, known = loop.time() + self._every, self._totals.closed
+        # Polled: traps are closed in many places, and an event would have to reach all of them.
+        while (left := until - loop.time()) > 0 and self._totals.closed == known:  # noqa: ASYNC110
+            await asyncio.sleep(min(left, LOOK_EVERY_S))
 
     async def save(self) -> None:
         """Save what else a resumed crawl should find, if it has changed."""

@@ -1,21 +1,29 @@
 """Settings of a crawl, turned into what the stations take."""
 
 import logging
+import math
 import os
 import resource
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypedDict
+
+import msgspec
 
 from shoal.archive.writer import WriteRules
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.configuration.configure import TYPES, SettingValue, configure
+from shoal.model.crawl_totals import BEGAN
 from shoal.model.errors import Misconfigured
+from shoal.model.exits.exit import is_line
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY, new_fingerprint_key
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.scope import ITEM_KEYS, KeyScheme
 from shoal.model.settings import OPERATOR_OPTIONS, CrawlSettings, Settings
+from shoal.spider.arguments import ARGUMENTS, read_arguments, show_arguments
 from shoal.spider.source import SpiderDescription
 from shoal.spider.spider import operator_option
 
@@ -42,9 +50,27 @@ def frontier_options(settings: Settings) -> FrontierOptions:
     )
 
 
-def new_crawl_state() -> dict[str, bytes]:
-    """Return the state that only a new crawl gets: crawls that exist keep what they have."""
-    return {FINGERPRINT_KEY: new_fingerprint_key(), ITEM_KEYS: KeyScheme.INJECTIVE.value.encode()}
+def new_crawl_state(arguments: Mapping[str, str] = MappingProxyType({})) -> dict[str, bytes]:
+    """Return the state that only a new crawl gets: crawls that exist keep what they have.
+
+    `arguments` are those of its spider.
+    """
+    return {
+        FINGERPRINT_KEY: new_fingerprint_key(),
+        ITEM_KEYS: KeyScheme.INJECTIVE.value.encode(),
+        BEGAN: f"{time.time():.6f}".encode(),
+        **({ARGUMENTS: msgspec.json.encode(dict(arguments), order="sorted")} if arguments else {}),
+    }
+
+
+def refuse_other_arguments(crawl: str, stored: bytes | None, arguments: Mapping[str, str]) -> None:
+    """Raise `Misconfigured` if a crawl was started with other arguments: that is another crawl."""
+    before = read_arguments(stored)
+    if before != arguments:
+        raise Misconfigured(
+            f"crawl {crawl!r} was started with {show_arguments(before)}, not with"
+            f" {show_arguments(arguments)}: choose another --crawl NAME, or start it again with --fresh"
+        )
 
 
 def pace_of(settings: CrawlSettings) -> Pace:
@@ -66,8 +92,21 @@ def host_paces(settings: Settings) -> dict[str, Pace]:
     return paces
 
 
-def with_spider_options(settings: Settings, spider: SpiderDescription, overrides: frozenset[str]) -> Settings:
+PACE = ("rate", "per_host", "burst")
+
+
+def with_spider_options(
+    settings: Settings,
+    spider: SpiderDescription,
+    overrides: frozenset[str],
+    *,
+    typed: frozenset[str] | None = None,
+) -> Settings:
     """Apply the options of a spider, except those in `overrides`, which the user has set.
+
+    `typed` are those that a flag has set, None: all. A flag is for this very crawl. A file and the
+    environment are for all crawls of a folder, so the slower of their pace and the spider's applies: its
+    author knows the site.
 
     The description comes from the process that ran the spider's code: what it may not set is checked here.
     """
@@ -78,13 +117,29 @@ def with_spider_options(settings: Settings, spider: SpiderDescription, overrides
             raise Misconfigured(operator_option(origin, option))
         if (key := f"crawl.{option}") not in TYPES:
             raise Misconfigured(f"{origin}: unknown option {option!r}")
-        if option not in overrides and value is not None:
+        if value is None:
+            continue
+        if option not in overrides:
             given.append(SettingValue(key, value, f"{origin}: {option}"))
+            continue
+        general = getattr(settings.crawl, option)
+        if option in PACE and typed is not None and option not in typed and is_slower(value, general):
+            given.append(SettingValue(key, value, f"{origin}: {option}"))
+            log.info("spider.overridden", extra={"option": option, "spider_has": value, "used": value})
+        elif value != general:
+            log.info("spider.overridden", extra={"option": option, "spider_has": value, "used": general})
     chosen = configure(given).crawl
     values = {one.key.removeprefix("crawl."): None for one in given}
     return replace(
         settings, crawl=replace(settings.crawl, **{name: getattr(chosen, name) for name in values})
     )
+
+
+def is_slower(value: object, than: object) -> bool:
+    """Return whether one value of a pace is slower than another; 0 means without limit."""
+    if not isinstance(value, int | float) or not isinstance(than, int | float):
+        return False
+    return (value or math.inf) < (than or math.inf)
 
 
 def parse_processes(settings: CrawlSettings) -> int:
@@ -100,13 +155,14 @@ def sandbox_rules(settings: Settings, *, otherwise: SandboxMode = SandboxMode.PR
         settings.archive.location,
         settings.crawl.cookie_file,
         settings.worker.record_key_file,
+        *settings.proxies.list,  # files; what has a password in it is left out below
     )
     return SandboxRules(
         SandboxMode(parse.sandbox or otherwise),
         readable=parse.readable,
         environment=parse.environment,
         # Paths only: an address may contain a password, and user code can read what the sandbox receives.
-        private=tuple(path for path in private if path and "://" not in path),
+        private=tuple(path for path in private if path and "://" not in path and not is_line(path)),
     )
 
 
@@ -123,7 +179,7 @@ def write_rules(crawl: str, settings: Settings, *, writer: str = "") -> WriteRul
 
 # --- the limit of open files: read at the start, so that no request fails for want of a descriptor ---------
 
-RESERVED = 44  # store, archive, outputs, log, event loop, modules that are loaded late
+RESERVED = 50  # store, archive, outputs, logs, names, event loop, modules that are loaded late
 PER_PROCESS = 4  # pipes and sockets of a parse process
 PER_REQUEST = 2  # a connection in use, and one that is kept for the next request to its host
 

@@ -2,13 +2,27 @@
 fetcher per pool on top of them (`shoal.fetch.registry`)."""
 
 import logging
+import os
 import ssl
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import lru_cache
 from typing import Protocol
 
+from shoal.fetch.browser.chromium import missing_program
+from shoal.fetch.browser.client import BrowserClient
+from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.contract import Attempt, Fetcher, Gate
 from shoal.fetch.cookies import CookieJar
+from shoal.fetch.egress.egress import Egress
+from shoal.fetch.escalation.browser_budget import BrowserBudget
+from shoal.fetch.escalation.escalation import Escalation
+from shoal.fetch.escalation.learned_levels import LearnedLevels
+from shoal.fetch.exits.exit_list import part_of, read_exits
+from shoal.fetch.exits.exit_pool import ExitPool
+from shoal.fetch.exits.ledger import STOP, ExitLedger
+from shoal.fetch.exits.routed_client import RoutedClient
+from shoal.fetch.exits.shared_health import ExitRecords, SharedHealth
 from shoal.fetch.fetcher import HttpFetcher, Refuse
 from shoal.fetch.gate import SendGate
 from shoal.fetch.headers import CrawlHeaders
@@ -16,15 +30,25 @@ from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import DnsResolver, is_nameserver
 from shoal.fetch.http.guard import Guard
+from shoal.fetch.impersonate.client import ImpersonatingClient, load_wreq
+from shoal.fetch.impersonate.profiles import UNCHANGED
 from shoal.fetch.interpret import RedirectRules
+from shoal.fetch.levels import ClientLevels, can_impersonate
 from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_factories, find_factory
-from shoal.fetch.robots import RobotsPolicy
+from shoal.fetch.robots import RobotsClient, RobotsPolicy
 from shoal.frontier import StoredRobots
 from shoal.model.configuration.address_ranges import address_ranges
 from shoal.model.errors import Misconfigured
+from shoal.model.exits.exit import ChosenExit, ExitWish, ExitWishes
+from shoal.model.exits.refusal import OFF, ROTATE
+from shoal.model.exits.spending import Budget
+from shoal.model.levels.ladder import IMPERSONATE
 from shoal.model.outcome import Lease
-from shoal.model.request import Link, Request
-from shoal.model.settings import CrawlSettings, Settings
+from shoal.model.rendering import Rendering
+from shoal.model.request import BROWSER, Link, Request
+from shoal.model.settings import CrawlSettings, ProxySettings, Settings
+
+PROXY_VARIABLES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"})
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +71,15 @@ class Pools:
     """
 
     def __init__(
-        self, names: Iterable[str] = (HTTP,), *, exclusive: bool = False, elsewhere: Collection[str] = ()
+        self,
+        names: Iterable[str] = (HTTP,),
+        *,
+        exclusive: bool = False,
+        elsewhere: Collection[str] = (),
+        browser: str = "",
     ) -> None:
+        """`browser`: the setting `browser.path`."""
+        self._browser = browser
         self._names = dict.fromkeys(names)
         self.exclusive = exclusive
         self._elsewhere = frozenset(elsewhere).difference(self._names)
@@ -69,7 +100,9 @@ class Pools:
         for pool in pools:
             if pool in self._names or pool in self._elsewhere or not self.exclusive:
                 continue
-            if not pool.startswith(HTTP):
+            if not pool.startswith(HTTP) and not (pool.startswith(BROWSER) and BROWSER in self._names):
+                if pool.startswith(BROWSER) and (why := missing_program(self._browser)):
+                    return f"a page of the pool {pool!r} cannot be rendered: {why}"
                 known = ", ".join([*self._names, *sorted(self._elsewhere)])
                 return f"no fetcher on this machine serves the pool {pool!r}; known pools: {known}"
             self._names[pool] = None
@@ -110,7 +143,10 @@ class PoolFetchers:
         self._http = fetchers.get(HTTP)
 
     async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
-        fetcher = self._fetchers.get(lease.request.pool) or self._http
+        pool = lease.request.pool
+        fetcher = self._fetchers.get(pool)
+        if fetcher is None:
+            fetcher = self._fetchers.get(BROWSER) if pool.startswith(BROWSER) else self._http
         assert fetcher is not None, lease.request.pool  # the frontier leases only from the pools asked for
         return await fetcher.attempt(lease, etag=etag, modified=modified)
 
@@ -126,15 +162,30 @@ async def open_fetchers(
     refuse: Refuse | None = None,
     gate: Gate | None = None,
     memory: BodyMemory | None = None,
+    exits: ExitPool | None = None,
+    ledger: ExitLedger | None = None,
+    escalate: "Escalate | None" = None,
+    browsers: BrowserPool | None = None,
 ) -> AsyncIterator[Fetcher]:
     """Open a fetcher for every pool; robots.txt files are stored in the frontier. No gate: a new one.
 
     `home` are the origins of the seeds, to which alone secret headers go; origins may be added to it later.
     Where this process serves every pool it can, a fetcher that cannot be opened takes its pool out.
     """
+    warn_about_proxies(tuple(sorted(name for name in os.environ if name.upper() in PROXY_VARIABLES)))
     async with (
         open_fetcher_context(
-            settings, jar=jar, home=home, gate=gate, memory=memory, refuse=refuse, robots_cache=robots_cache
+            settings,
+            jar=jar,
+            home=home,
+            gate=gate,
+            memory=memory,
+            refuse=refuse,
+            robots_cache=robots_cache,
+            exits=exits,
+            ledger=ledger,
+            escalate=escalate,
+            browsers=browsers,
         ) as context,
         AsyncExitStack() as opened,
     ):
@@ -154,6 +205,16 @@ async def open_fetchers(
             yield PoolFetchers(fetchers)
 
 
+@lru_cache(maxsize=1)  # once per process
+def warn_about_proxies(variables: tuple[str, ...]) -> None:
+    """Log that requests are sent directly, although variables of the environment name a proxy."""
+    if variables:
+        log.warning(
+            "proxy.ignored",
+            extra={"variables": ", ".join(variables), "requests": "sent directly", "change_with": "--proxy"},
+        )
+
+
 def _factory(factories: Mapping[str, FetcherFactory], pool: str) -> FetcherFactory:
     if (factory := find_factory(factories, pool)) is None:
         raise Misconfigured(
@@ -164,11 +225,34 @@ def _factory(factories: Mapping[str, FetcherFactory], pool: str) -> FetcherFacto
 
 @asynccontextmanager
 async def open_fetcher(
-    settings: Settings, *, jar: CookieJar, home: Collection[str]
+    settings: Settings, *, jar: CookieJar, home: Collection[str], gate: Gate | None = None
 ) -> AsyncIterator[HttpFetcher]:
     """Open the `http` fetcher alone, for one page: without a store, robots.txt files are not kept."""
-    async with open_fetcher_context(settings, jar=jar, home=home) as context:
+    exits = open_exits(settings.proxies, worker="local")
+    async with open_fetcher_context(settings, jar=jar, home=home, gate=gate, exits=exits) as context:
         yield context.fetcher(context.client)
+
+
+@asynccontextmanager
+async def open_rendering_fetcher(
+    settings: Settings, *, jar: CookieJar, home: Collection[str], rendering: Rendering
+) -> AsyncIterator[HttpFetcher]:
+    """Open a fetcher that renders one page in a browser, without a store."""
+    exits = open_exits(settings.proxies, worker="local")
+    async with (
+        open_fetcher_context(settings, jar=jar, home=home, exits=exits) as context,
+        BrowserPool.open(settings.browser) as pool,
+        context.egress(pool.passes) as egress,
+        BrowserClient.open(
+            pool,
+            egress,
+            context.client.resolver,
+            context.guard,
+            plain=context.client,
+            rendering=rendering,
+        ) as client,
+    ):
+        yield context.fetcher(client)
 
 
 @asynccontextmanager
@@ -181,40 +265,141 @@ async def open_fetcher_context(
     memory: BodyMemory | None = None,
     refuse: Refuse | None = None,
     robots_cache: RobotsCache | None = None,
+    exits: ExitPool | None = None,
+    ledger: ExitLedger | None = None,
+    escalate: "Escalate | None" = None,
+    browsers: BrowserPool | None = None,
 ) -> AsyncIterator[FetcherContext]:
-    """Open what the fetchers of all pools share."""
-    guard = Guard(address_ranges(settings.fetch.allow_ranges, private=settings.crawl.allow_private))
+    """Open what the fetchers of all pools share; without `escalate`, no level is learned."""
+    redirects = redirect_rules(settings)
+    guard = redirects.guard
     servers = nameservers_of(settings.crawl)
     async with (
         DnsResolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,
         HttpClient(resolver, guard, memory=memory, ca_file=ca_file_of(settings.crawl)) as client,
     ):
-        redirects = RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
         headers = CrawlHeaders(
             settings.crawl.sent_user_agent,
             settings.crawl.headers,
             home=home,
             hosts={host: block.headers for host, block in settings.hosts.items()},
         )
-        robots = (
-            _robots(settings, client, redirects, headers, robots_cache) if settings.crawl.robots else None
+        wishes = exit_wishes(settings)
+        check_wishes(exits, wishes)
+        if exits is not None:
+            check_downgrade(exits, settings.crawl)
+        if ledger is not None:
+            client.on_traffic = ledger.count
+        asks = client if exits is None else RoutedClient(client, exits, wishes)
+        robots = _robots(settings, asks, redirects, headers, robots_cache) if settings.crawl.robots else None
+        async with open_levels(settings, client, guard, memory) as levels:
+            escalation = None if escalate is None else escalate(levels)
+            yield FetcherContext(
+                settings,
+                guard,
+                client,
+                SendGate() if gate is None else gate,  # an empty gate is false
+                headers,
+                redirects,
+                jar,
+                robots,
+                refuse,
+                exits,
+                wishes,
+                ledger,
+                levels,
+                escalation,
+                browsers,
+            )
+            if escalation is not None:
+                await escalation.close()
+
+
+@asynccontextmanager
+async def open_levels(
+    settings: Settings, client: HttpClient, guard: Guard, memory: BodyMemory | None
+) -> AsyncIterator[ClientLevels]:
+    """Open the clients that go through the egress, if their package is installed.
+
+    Raises `Misconfigured` if it is not, and the settings ask for one.
+    """
+    crawl = settings.crawl
+    hosts = host_levels(settings)
+    if crawl.http2 or IMPERSONATE in (crawl.level, *hosts.values()):
+        load_wreq()
+    if not can_impersonate():
+        yield ClientLevels(client, level=crawl.level, hosts=hosts)
+        return
+
+    def account(via: ChosenExit, host: str, count: int) -> None:
+        if client.on_traffic is not None:
+            client.on_traffic(via, host, count)
+
+    egress = Egress(client.resolver, guard, client.exits, limits=settings.fetch, on_traffic=account)
+    ca_file = ca_file_of(crawl)
+    async with egress.listen():
+        opened = {
+            profile: ImpersonatingClient(
+                egress, client.resolver, guard, profile=profile, memory=memory, ca_file=ca_file
+            )
+            for profile in (crawl.profile, UNCHANGED)
+        }
+        try:
+            plain = opened[UNCHANGED] if crawl.http2 else client
+            yield ClientLevels(plain, opened[crawl.profile], level=crawl.level, hosts=hosts)
+        finally:
+            for one in opened.values():
+                one.close()
+
+
+def host_levels(settings: Settings) -> dict[str, str]:
+    """Return the levels that the settings set for single hosts."""
+    return {host: block.level for host, block in settings.hosts.items() if block.level}
+
+
+Escalate = Callable[[ClientLevels], Escalation]
+
+
+def escalation_of(
+    crawl: str,
+    settings: Settings,
+    learned: LearnedLevels,
+    *,
+    exits: ExitPool | None,
+    pools: Callable[[], Collection[str]],
+) -> Escalate:
+    """Return what makes the escalation of a crawl; `pools` returns the pools that are served."""
+    options = settings.crawl
+
+    def escalate(levels: ClientLevels) -> Escalation:
+        return Escalation(
+            learned,
+            BrowserBudget(
+                crawl,
+                learned.records,
+                per_crawl=options.browser_pages,
+                per_host=options.browser_pages_per_host,
+            ),
+            allowed=options.levels,
+            level=options.level,
+            hosts=host_levels(settings),
+            has_exits=exits is not None and exits.has_several,
+            impersonates=levels.impersonates,
+            pools=pools,
         )
-        yield FetcherContext(
-            settings,
-            guard,
-            client,
-            SendGate() if gate is None else gate,  # an empty gate is false
-            headers,
-            redirects,
-            jar,
-            robots,
-            refuse,
-        )
+
+    return escalate
+
+
+def redirect_rules(settings: Settings) -> RedirectRules:
+    """Return which redirects are followed: to which addresses, how many in a row, how long."""
+    guard = Guard(address_ranges(settings.fetch.allow_ranges, private=settings.crawl.allow_private))
+    return RedirectRules(guard, settings.fetch.redirects, settings.links.url_bytes)
 
 
 def _robots(
     settings: Settings,
-    client: HttpClient,
+    client: RobotsClient,
     redirects: RedirectRules,
     headers: CrawlHeaders,
     cache: RobotsCache | None,
@@ -238,6 +423,60 @@ def _robots(
         load=load if cache is not None else None,
         save=save if cache is not None else None,
     )
+
+
+def open_exits(proxies: ProxySettings, *, worker: str, records: ExitRecords | None = None) -> ExitPool | None:
+    """Return the exits of this process; None: requests leave directly. `records` are shared with others."""
+    exits = part_of(read_exits(proxies.list), proxies.slice)
+    if not exits:
+        return None
+    health = SharedHealth(exits, records, cool_off=proxies.cool_off)
+    pool = ExitPool(exits, proxies, worker=worker, health=health)
+    if proxies.when_refused not in (ROTATE, OFF) and not pool.can_serve(ExitWish(proxies.when_refused)):
+        raise Misconfigured(
+            f"proxies.when_refused: no exit is configured with kind {proxies.when_refused!r}:"
+            " use rotate, off, or a kind that shoal proxy list shows"
+        )
+    return pool
+
+
+def open_ledger(crawl: str, settings: CrawlSettings, records: ExitRecords | None) -> ExitLedger:
+    """Return what counts the traffic of a crawl through exits, and watches its budget."""
+    budget = Budget(settings.budget, settings.budget_gb)
+    return ExitLedger(crawl, records, budget=budget, over_budget=settings.over_budget)
+
+
+def exit_wishes(settings: Settings) -> ExitWishes:
+    """Return what the settings of a crawl and of its hosts ask of exits."""
+    crawl = settings.crawl
+    return ExitWishes(
+        ExitWish(crawl.exit_kind, crawl.country),
+        {
+            host: ExitWish(
+                crawl.exit_kind if block.exit_kind is None else block.exit_kind,
+                crawl.country if block.country is None else block.country,
+            )
+            for host, block in settings.hosts.items()
+        },
+    )
+
+
+def check_downgrade(exits: ExitPool, settings: CrawlSettings) -> None:
+    """Raise `Misconfigured` if the exits to use after the budget is spent are not in the list."""
+    if settings.over_budget != STOP and not exits.can_serve(ExitWish(settings.over_budget)):
+        raise Misconfigured(
+            f"crawl.over_budget: no exit is configured with kind {settings.over_budget!r}:"
+            " see shoal proxy list"
+        )
+
+
+def check_wishes(exits: ExitPool | None, wishes: ExitWishes) -> None:
+    """Raise `Misconfigured` if the settings ask for exits that are not in the list."""
+    for place, wish in {"crawl": wishes.default, **wishes.hosts}.items():
+        if exits is None and wish != ExitWish():
+            raise Misconfigured(f"{place}: it asks for an exit with {wish}: name one with --proxy")
+        if exits is not None and not exits.can_serve(wish):
+            raise Misconfigured(f"{place}: no exit is configured with {wish}: see shoal proxy list")
 
 
 def nameservers_of(settings: CrawlSettings) -> list[str]:

@@ -9,9 +9,10 @@
 Any of them that fails for good may wait for the spider's on_error hook: then `failure` is set.
 """
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
-from shoal.archive.reader import StoredPage
+from shoal.engine.generations.earlier import EarlierPage, PageResult
 from shoal.fetch.contract import Attempt
 from shoal.frontier.results import Unparsed
 from shoal.model.failure import Failure, FailureClass
@@ -20,34 +21,31 @@ from shoal.model.page import FinalFailure, PageRecord, ParseTask, Response
 from shoal.model.request import Link, Request
 
 
-@dataclass(frozen=True, slots=True)
-class NewPage:
+class NewPage(msgspec.Struct, frozen=True):
     """A page that exists only here: fetched, not archived, its lease not settled."""
 
     attempt: Attempt
     response: Response
-    earlier: StoredPage | None
+    earlier: EarlierPage | None
     since: float
     links: tuple[Link, ...] = ()  # the target of a redirect or of a Refresh header
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedPage:
+class ArchivedPage(msgspec.Struct, frozen=True):
     """A page that is settled as fetched; its links and items are still to come."""
 
     page: PageRecord
     consumer: str = ""  # the consumer to which a bus delivered it
+    earlier: PageResult | None = None  # what it yielded in the previous generation
 
 
-@dataclass(frozen=True, slots=True)
-class NoPage:
+class NoPage(msgspec.Struct, frozen=True):
     """A request that brought no page; its settlement is ready."""
 
     settlement: Settlement
 
 
-@dataclass(frozen=True, slots=True)
-class InProgress:
+class InProgress(msgspec.Struct, frozen=True):
     fingerprint: int
     request: Request
     lease: Lease | None  # None: it is settled already
@@ -62,10 +60,10 @@ class InProgress:
         return cls(lease.fingerprint, lease.request, lease, lease.attempt, new.response.status, new)
 
     @classmethod
-    def delivered(cls, unparsed: Unparsed) -> "InProgress":
+    def delivered(cls, unparsed: Unparsed, earlier: PageResult | None = None) -> "InProgress":
         """Return a page that an earlier run, or another worker, has archived."""
         page = unparsed.page
-        stage = ArchivedPage(page, unparsed.consumer)
+        stage = ArchivedPage(page, unparsed.consumer, earlier)
         return cls(unparsed.fingerprint, unparsed.request, None, 0, page.status, stage)
 
     @classmethod
@@ -78,7 +76,9 @@ class InProgress:
 
     def archived(self, page: PageRecord) -> "InProgress":
         """Return the same after its page was archived and settled as fetched."""
-        return replace(self, lease=None, stage=ArchivedPage(page))
+        earlier = self.stage.earlier if isinstance(self.stage, NewPage) else None
+        known = earlier.result if earlier is not None else None
+        return replace(self, lease=None, stage=ArchivedPage(page, earlier=known))
 
     def with_failure(self, failure: Failure) -> "InProgress":
         return replace(self, failure=failure)

@@ -11,7 +11,7 @@ that worker.
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ LEASE_BATCH = 32
 PARSE_BACKLOG = 512  # pages in the parse stage at which fetching pauses
 PARSE_BACKLOG_BYTES = 64 << 20
 LINK_BYTES = 64 << 20  # of found links that are not in the store yet, at which fetching pauses
+LEASES_PER_REQUEST = 8  # that wait for their commit, of a crawl that may send few at a time
 IDLE_S = 1.0  # longest sleep between two calls to the frontier
 
 
@@ -56,26 +57,43 @@ def isolate(leases: Sequence[Lease], *, in_progress: int) -> Isolated:
 
 
 class LeaseFeed:
-    def __init__(self, stations: Stations, leases: Leases, slots: Slots, wake: asyncio.Event) -> None:
+    def __init__(
+        self,
+        stations: Stations,
+        leases: Leases,
+        slots: Slots,
+        wake: asyncio.Event,
+        prepare: Callable[[Sequence[Lease]], Awaitable[None]] | None = None,
+    ) -> None:
+        """`prepare`: called with all leases of a grant before they are put into slots."""
         self._stations = stations
         self._settings = stations.settings.crawl
         self._leases = leases
         self._slots = slots
         self._wake = wake
+        self._prepare = prepare
         self._drain = False  # lease nothing until nothing is in progress: a request has to run alone
 
     async def run(self, stop: Stop) -> None:
         """Supply the slots until nothing is left or `stop` is set; then close them, and return unused
         leases.
         """
+        ledger = self._stations.ledger
         while not stop.drain.is_set():
+            if ledger is not None:
+                await ledger.sync()
+                if ledger.must_stop:
+                    break
             wait = IDLE_S
             self._drain = self._drain and self._leases.at_risk > 0
             room = 0 if self._drain else await self._room()
             if room > 0:
                 in_progress = self._leases.at_risk
                 grant = await self._leases.take(room)
-                for lease in self._isolate(grant.leases, in_progress):
+                granted = self._isolate(grant.leases, in_progress)
+                if self._prepare is not None and granted:
+                    await self._prepare(granted)
+                for lease in granted:
                     self._slots.put(lease)
                 if grant.leases and not self._drain:
                     continue
@@ -120,14 +138,16 @@ class LeaseFeed:
             return 0
         # A slow store must not let more pile up than a kill may cost.
         concurrency = self._settings.concurrency
-        share = concurrency if capacity is None else min(concurrency, capacity.max_requests)
-        return min(share + COMMIT_BATCH - held, self._slots.room)
+        if capacity is None or capacity.max_requests >= concurrency:
+            return min(concurrency + COMMIT_BATCH - held, self._slots.room)
+        share = capacity.max_requests
+        return min(share + min(COMMIT_BATCH, LEASES_PER_REQUEST * share) - held, self._slots.room)
 
     async def _finished(self, wait: float) -> bool:
         if self._leases:
             return False
         frontier, crawl, limit = self._stations.frontier, self._stations.crawl, self._settings.max_pages
-        if limit and (await frontier.reader.counts(crawl)).done >= limit:
+        if limit and (await frontier.reader.counts(crawl)).pages >= limit:
             return True
         return self._stations.ownership.may_be_finished(wait) and await is_finished(frontier.reader, crawl)
 
@@ -136,6 +156,8 @@ class LeaseFeed:
         self._wake.clear()
         if stop.drain.is_set():
             return
+        capacity = self._stations.share.capacity
+        longest = IDLE_S if capacity is None else capacity.longest_sleep_s
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(max(seconds, 0.001), IDLE_S)):
+            async with asyncio.timeout(min(max(seconds, 0.001), longest)):
                 await self._wake.wait()

@@ -1,10 +1,12 @@
 """The leases that this process holds: granted, and their outcome not handed in yet."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Protocol
 
 from shoal.engine.commit import Committer, SentLinks
 from shoal.engine.fetchers import Pools
+from shoal.frontier.host_watch import HostWatch
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Released, Settlement
 from shoal.model.page import ParseResult
 
@@ -76,6 +78,8 @@ class Leases:
         self._pools = pools
         self._sent_links = sent_links
         self._held: dict[int, Lease] = {}  # by fingerprint
+        self._granted_at: dict[int, float] = {}  # the same; monotonic, oldest first
+        self.watch = HostWatch(crawl)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -87,6 +91,11 @@ class Leases:
     def at_risk(self) -> int:
         """Count what a kill would cost now: leases held, and outcomes that are not durable yet."""
         return len(self._held) + self._committer.pending
+
+    @property
+    def oldest_s(self) -> float:
+        """Seconds since the oldest lease that is held was granted; 0: none is."""
+        return monotonic() - next(iter(self._granted_at.values())) if self._granted_at else 0.0
 
     @property
     def link_bytes(self) -> int:
@@ -103,9 +112,11 @@ class Leases:
             crawls=(self._crawl,),
             pools=self._pools.names,
         )
+        now = monotonic()
         for lease in grant.leases:
             self._ownership.record_lease(lease)
             self._held[lease.fingerprint] = lease
+            self._granted_at[lease.fingerprint] = now
         return grant
 
     async def extend(self) -> None:
@@ -125,6 +136,7 @@ class Leases:
     def settle(self, settlement: Settlement, result: ParseResult | None = None) -> None:
         """Hand an outcome in; the lease is no longer held."""
         self._remove(settlement.lease)
+        self.watch.note(settlement)
         self._committer.settle(settlement, result)
 
     def acknowledge(self, acknowledgement: Acknowledgement, result: ParseResult | None = None) -> None:
@@ -151,6 +163,7 @@ class Leases:
     def _remove(self, lease: Lease) -> None:
         if self._is_held(lease):
             del self._held[lease.fingerprint]
+            self._granted_at.pop(lease.fingerprint, None)
 
     def _is_held(self, lease: Lease) -> bool:
         # By token: the request may have been leased to us again since.

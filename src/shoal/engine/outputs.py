@@ -22,6 +22,7 @@ from shoal.model import crawl_totals as sums
 from shoal.model.errors import Unavailable
 from shoal.model.outcome import Acknowledgement, Settlement
 from shoal.model.page import Item, ParseResult
+from shoal.sinks.drafts import UNFINISHED
 from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class Durable(NamedTuple):
 
     checkpoints: Mapping[str, bytes] = {}
     crawl_state: Mapping[str, Mapping[str, bytes]] = {}
+    archive_s: float = 0.0  # that the archive took of the flush; 0: all of it
 
 
 class Archive(Protocol):
@@ -96,12 +98,13 @@ class EmbeddedOutputs:
         self._items: list[Item] = []
         self._rejected: list[Item] = []
         self._rejects_unflushed = False  # used in the thread only
+        self._archive_s = 0.0  # that it took the latest time
         self._changed = False
 
     def put(self, ended: Ended, result: ParseResult) -> Ended:
         self._items += result.items
         self._rejected += result.rejected
-        self._changed |= self._totals.add(sums.tally_of(ended.outcome, result))
+        self._changed |= self._totals.add(self._totals.bounded(sums.tally_of(ended.outcome, result)))
         return ended
 
     async def flush(self) -> Durable:
@@ -118,7 +121,9 @@ class EmbeddedOutputs:
             self._sinks.write(items)
             self._rejects.write(rejected)
             self._rejects_unflushed |= bool(rejected)
+            archiving = time.monotonic()
             self._archive.write_parts(parts)
+            self._archive_s = time.monotonic() - archiving
             checkpoints = {sinks_key(self._crawl): self._sinks.flush()}
             if self._rejects_unflushed:
                 checkpoints[rejects_key(self._crawl)] = self._rejects.flush()
@@ -130,10 +135,11 @@ class EmbeddedOutputs:
         # Totals change with `put` alone, which no task calls while another one flushes.
         state = {self._crawl: {sums.KEY: self._totals.dump()}} if self._changed else {}
         self._changed = False
-        return Durable(checkpoints, state)
+        return Durable(checkpoints, state, self._archive_s)
 
     async def finish(self) -> Durable:
-        return Durable({sinks_key(self._crawl): await self._run(self._sinks.finish)})
+        finished = await self._run(self._sinks.finish)
+        return Durable({sinks_key(self._crawl): finished}, {self._crawl: {UNFINISHED: b""}})
 
 
 class StreamedOutputs:
@@ -157,7 +163,7 @@ class StreamedOutputs:
         self._patience = patience
 
     def put(self, ended: Ended, result: ParseResult) -> Ended:
-        tally = sums.tally_of(ended.outcome, result)
+        tally = self._totals.bounded(sums.tally_of(ended.outcome, result))
         self._totals.add(tally)  # of this run; the store adds it to those of all runs
         self._rejects.write(result.rejected)
         return msgspec.structs.replace(ended, items=result.items, tally=tally)

@@ -13,6 +13,7 @@ dies does not change that end. After a kill the request is in progress again, an
 import asyncio
 import itertools
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence, Set
@@ -24,12 +25,33 @@ from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
 from shoal.engine.fetchers import Pools
+from shoal.engine.generations.earlier import (
+    NOT_MODIFIED,
+    EarlierPage,
+    PageResult,
+    ParseIdentity,
+    next_history,
+)
+from shoal.engine.generations.item_times import Times, next_times, with_times
 from shoal.engine.in_progress import ArchivedPage, InProgress, NewPage, NoPage, failure_of
+from shoal.engine.logs.request_log import RequestLog
 from shoal.fetch.contract import Attempt
 from shoal.frontier.results import Unparsed
+from shoal.model.configuration.block_rules import BlockRules
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
-from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Lease, Settlement
+from shoal.model.generations.page_history import PageHistory, pack_history, read_history
+from shoal.model.outcome import (
+    Acknowledgement,
+    Dead,
+    Done,
+    Fetched,
+    Lease,
+    Retry,
+    RetryRules,
+    Settlement,
+    judge,
+)
 from shoal.model.page import PageRecord, PageRef, ParseFault, ParseResult, ParseTask, Response
 from shoal.model.request import Link, Request, trace_id
 from shoal.model.url import host_key
@@ -41,6 +63,7 @@ log = logging.getLogger(__name__)
 MAX_READS = 16  # pages read at once: each read of an object store has its latency
 MAX_BACKLOG = 512  # pages in the parse stage at which reading archived ones pauses
 MAX_REASON_CHARS = 500  # of what a parse child says about a page
+MAX_TRACEBACK_CHARS = 8_000
 
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -75,16 +98,21 @@ class PageArchive(Protocol):
         request: Request,
         sent: "tuple[tuple[str, str], ...]",
         response: Response,
-        earlier: StoredPage | None,
+        earlier: EarlierPage | None,
     ) -> PageRecord: ...
-    def visible_page(self, response: Response, earlier: StoredPage | None) -> Response | StoredPage: ...
+    def visible_page(self, response: Response, earlier: EarlierPage | None) -> Response | StoredPage: ...
+    def keep_result(self, url: str, result: PageResult, at: float) -> PageRef: ...
     async def read(self, ref: PageRef) -> StoredPage: ...
+    async def read_result(self, ref: PageRef) -> PageResult | None: ...
 
 
 class LinkScope(Protocol):
     """The part of the crawl's scope that parsing needs."""
 
     def links_of(self, packed: Sequence[bytes], *, found_on: int, page: Request) -> tuple[Link, ...]: ...
+    def carried_links(
+        self, packed: bytes, *, found_on: int, page: Request
+    ) -> tuple[tuple[Link, ...], int]: ...
     def forget_sent_links(self) -> None: ...
 
 
@@ -117,7 +145,12 @@ class Parsing:
         archive_only: bool = False,
         max_crashes: int,
         version: int = 0,
+        request_log: RequestLog | None = None,
+        blocked_if: BlockRules | None = None,
+        retry: RetryRules | None = None,
+        identity: ParseIdentity | None = None,
     ) -> None:
+        """`identity`: results are kept for the next generation; None: they are not."""
         self._crawl = crawl
         self._parser = parser
         self._pages = pages
@@ -131,11 +164,15 @@ class Parsing:
         self._archive_only = archive_only
         self._max_crashes = max_crashes
         self._version = version  # of the spider
+        self._request_log = request_log
+        self._blocked_if = blocked_if or BlockRules()
+        self._retry = retry or RetryRules()
+        self._identity = identity
         self._in_progress: dict[int, InProgress] = {}  # by task id
         self._ids = itertools.count(1)
         self._fewer = asyncio.Event()
 
-    def take(self, attempt: Attempt, earlier: StoredPage | None, links: tuple[Link, ...] = ()) -> None:
+    def take(self, attempt: Attempt, earlier: EarlierPage | None, links: tuple[Link, ...] = ()) -> None:
         """Take in a page that was just fetched, and the link to where it redirects."""
         assert attempt.response is not None
         lease = attempt.lease
@@ -144,18 +181,81 @@ class Parsing:
         new = NewPage(attempt, attempt.response, earlier, time.monotonic(), links)
         if not attempt.parse:
             self._counters.pages += 1
-            self._ledger.settle(Settlement(lease, Done(self._keep(new)), links))
+            result = None
+            if attempt.refused is not None:
+                result = ParseResult(0, dropped={attempt.refused: 1})
+                self._counters.filtered[attempt.refused] += 1
+            settlement = Settlement(
+                lease, Done(self._keep(new)), links, attempt.signal, timing=attempt.timing
+            )
+            self._ledger.settle(settlement, result)
+            return
+        if self._carry_over(new):
             return
         if self._archive_only:
             self._counters.pages += 1
             self._counters.handed_on += 1
-            self._ledger.settle(Settlement(lease, Fetched(self._keep(new)), links))
+            self._ledger.settle(
+                Settlement(lease, Fetched(self._keep(new)), links, attempt.signal, timing=attempt.timing)
+            )
             return
         page = self._pages.visible_page(attempt.response, earlier)
-        self._submit(
-            _task(next(self._ids), lease.fingerprint, lease.request, page),
-            InProgress.fetched(new),
-        )
+        self._submit(self._task(lease.fingerprint, lease.request, page), InProgress.fetched(new))
+
+    def _carry_over(self, new: NewPage) -> bool:
+        """End a page that has not changed with what it yielded before; return False if it must be parsed."""
+        earlier, lease = new.earlier, new.attempt.lease
+        if earlier is None or earlier.result is None or not (earlier.unchanged and earlier.reusable):
+            return False
+        kept, entry = earlier.result, InProgress.fetched(new)
+        try:
+            links, repeats = self._scope.carried_links(
+                kept.all_links, found_on=lease.fingerprint, page=lease.request
+            )
+            result = kept.parse_result(repeats)
+        except Rejected as error:  # no spider can have yielded these links
+            log.warning("page.not_carried", extra={**_about(entry), "reason": str(error)})
+            self._scope.forget_sent_links()
+            # After a 304 there is no body to parse. The next generation asks without conditions.
+            if new.response.status == NOT_MODIFIED:
+                failure = Failure(FailureClass.TRUNCATED, str(error), new.response.status)
+                self._counters.failed(failure, lease.request.url)
+                self._ledger.settle(Settlement(lease, Dead(failure), timing=new.attempt.timing))
+                return True
+            return False
+        result, links = self._outside_traps(entry, result, links)
+        self._counters.page(result)
+        self._counters.unchanged += 1
+        if self._request_log is not None:
+            self._request_log.parsed(entry.request.url, entry.fingerprint, result, len(links))
+        self._end(entry, result, links)
+        return True
+
+    def take_known(self, lease: Lease, earlier: EarlierPage | None) -> bool:
+        """End a request that is not due, without sending it; return False if it has to be sent.
+
+        The page is as it was: its items are in the outputs, its links are followed, and the next generation
+        knows of it what this one does.
+        """
+        kept = earlier.result if earlier is not None and earlier.reusable else None
+        if earlier is None or kept is None:
+            return False
+        try:
+            links, repeats = self._scope.carried_links(
+                kept.all_links, found_on=lease.fingerprint, page=lease.request
+            )
+        except Rejected:
+            self._scope.forget_sent_links()
+            return False
+        result = kept.parse_result(repeats)
+        links = self._traps.filter_links(links, result, lease.request.url)
+        self._counters.page(result)
+        self._counters.unchanged += 1
+        page = earlier.record().parsed(items=len(result.items), links=len(links), version=self._version)
+        known = msgspec.structs.replace(page, history=pack_history(earlier.history))
+        result = self._with_times(result, kept.item_times, earlier.history.checked_at)
+        self._ledger.settle(Settlement(lease, Done(known), links, sent=False), result)
+        return True
 
     def take_failed(self, settlement: Settlement) -> bool:
         """Take in the end of a request without a page, for its hook; return False if it has no hook."""
@@ -190,7 +290,10 @@ class Parsing:
         except PageUnreadable as error:
             self._fail(entry, FailureClass.TRUNCATED, str(error))
             return
-        self._submit(_task(next(self._ids), entry.fingerprint, entry.request, page), entry)
+        history = read_history(delivered.page.history)
+        if history is not None and history.result is not None:
+            entry = InProgress.delivered(delivered, await self._pages.read_result(history.result))
+        self._submit(self._task(entry.fingerprint, entry.request, page), entry)
 
     def settle_slow(self, *, after: float) -> None:
         """Settle the pages in progress for longer than `after` seconds as fetched: their leases end."""
@@ -202,7 +305,11 @@ class Parsing:
                         continue  # noticed again when its parse ends
                     page = self._keep(new)
                     self._in_progress[id] = entry.archived(page)
-                    self._ledger.settle(Settlement(attempt.lease, Fetched(page), new.links))
+                    self._ledger.settle(
+                        Settlement(
+                            attempt.lease, Fetched(page), new.links, attempt.signal, timing=attempt.timing
+                        )
+                    )
 
     async def wait_until_empty(self) -> None:
         """Wait until every page in progress is parsed."""
@@ -230,16 +337,38 @@ class Parsing:
         elif isinstance(answer, Poisoned):
             self._fail(entry, FailureClass.POISON, f"{answer.cause}: {answer.reason}")
         elif answer.fault is not None:
-            facts = {"reason": answer.fault.reason, "detail": answer.fault.detail}
-            log.warning("page.parse_error", extra={"trace": trace_id(entry.fingerprint), **facts})
-            self._fail(entry, answer.fault.failure_class, answer.fault.reason)
+            self._faulty(entry, answer.fault)
         else:
             result, links = self._outside_traps(entry, answer, links)
             self._counters.page(result)
+            if self._request_log is not None:
+                self._request_log.parsed(entry.request.url, entry.fingerprint, result, len(links))
             if result.partial:
-                about = {"trace": trace_id(entry.fingerprint), "reason": result.partial[:MAX_REASON_CHARS]}
-                log.warning("page.partial", extra=about)
+                log.warning(
+                    "page.partial", extra={**_about(entry), "reason": result.partial[:MAX_REASON_CHARS]}
+                )
             self._end(entry, result, links)
+
+    def _faulty(self, entry: InProgress, fault: ParseFault) -> None:
+        """End a page that its spider failed on; a block is retried as long as the page is not archived."""
+        if fault.failure_class is not FailureClass.ANTI_BOT:
+            log.warning("page.parse_error", extra={**_about(entry), **_facts(fault)})
+            self._fail(entry, fault.failure_class, fault.reason, fault.detail[:MAX_TRACEBACK_CHARS])
+            return
+        log.info("page.blocked", extra={**_about(entry), "status": entry.status, "reason": fault.reason})
+        if isinstance(entry.stage, NewPage):
+            attempt = entry.stage.attempt
+            lease = attempt.lease
+            failure = Failure(fault.failure_class, fault.reason, entry.status)
+            raised = attempt.at_next_level(failure) if attempt.at_next_level is not None else None
+            outcome = raised or judge(
+                failure, attempt=lease.attempt, rests=lease.rests, rules=self._retry, jitter=random.random()
+            )
+            if isinstance(outcome, Retry):
+                self._counters.outcome(outcome, entry.request.url)
+                self._ledger.settle(Settlement(lease, outcome, timing=entry.stage.attempt.timing))
+                return
+        self._fail(entry, fault.failure_class, fault.reason)
 
     def _check(
         self, entry: InProgress, result: ParseResult
@@ -274,10 +403,11 @@ class Parsing:
         dropped = Counter(result.dropped) + Counter({FailureClass.TRAP: len(links) - len(kept)})
         return msgspec.structs.replace(result, dropped=dict(dropped)), kept
 
-    def _fail(self, entry: InProgress, kind: FailureClass, reason: str) -> None:
+    def _fail(self, entry: InProgress, kind: FailureClass, reason: str, detail: str = "") -> None:
         """End a page that was not parsed: it brings nothing but what its hook, if it has one, yields."""
-        failed = entry.with_failure(Failure(kind, reason, entry.status))
-        self._counters.failures[kind] += 1
+        failure = Failure(kind, reason, entry.status, detail=detail)
+        failed = entry.with_failure(failure)
+        self._counters.failed(failure, entry.request.url)
         if kind in self._hooks:
             self._run_hook(failed)
         else:
@@ -296,18 +426,30 @@ class Parsing:
         result, links = self._outside_traps(entry, answer, links)
         self._counters.hook(result)
         if result.fault is not None:
-            facts = {"reason": result.fault.reason, "detail": result.fault.detail}
-            about = {"trace": trace_id(entry.fingerprint), "failure": failure.failure_class}
-            log.warning("hook.failed", extra={**about, **facts})
+            about = {**_about(entry), "failure": failure.failure_class}
+            log.warning("hook.failed", extra={**about, **_facts(result.fault)})
         return result, links
 
     def _end(self, entry: InProgress, result: ParseResult | None, links: tuple[Link, ...] = ()) -> None:
         """Hand in how a request ended, together with its links and items: one step for the ledger."""
         match entry.stage:
             case NewPage(attempt=attempt) as new:
-                outcome = self._outcome(self._keep(new), entry.failure, result, links)
-                self._ledger.settle(Settlement(attempt.lease, outcome, new.links + links), result)
-            case ArchivedPage(page=page, consumer=consumer):
+                page, history = self._archive(new)
+                if entry.failure is None and result is not None and history is not None:
+                    page, result = self._with_result(entry.request, page, history, result, new.earlier)
+                else:
+                    page = _with_history(page, history)
+                outcome = self._outcome(page, entry.failure, result, links)
+                signal = attempt.signal if entry.failure is None else None  # else what the failure says
+                settlement = Settlement(
+                    attempt.lease, outcome, new.links + links, signal, timing=attempt.timing
+                )
+                self._ledger.settle(settlement, result)
+            case ArchivedPage(page=page, consumer=consumer, earlier=known):
+                history = read_history(page.history)
+                if entry.failure is None and result is not None and history is not None:
+                    before = None if known is None else EarlierPage(PageHistory(), known)
+                    page, result = self._with_result(entry.request, page, history, result, before)
                 acknowledgement = Acknowledgement(
                     self._crawl,
                     entry.fingerprint,
@@ -330,9 +472,75 @@ class Parsing:
         assert result is not None
         return Done(page.parsed(items=len(result.items), links=len(links), version=self._version))
 
+    def _task(self, fingerprint: int, request: Request, page: Response | StoredPage) -> ParseTask:
+        return ParseTask(
+            next(self._ids),
+            fingerprint,
+            request,
+            page.url,
+            page.status,
+            page.headers,
+            page.body,
+            page.fetched_at,
+            blocked_if=self._blocked_if.to_check(page.url, page.status, page.headers, page.body),
+            rendered=page.rendered,
+        )
+
     def _keep(self, new: NewPage) -> PageRecord:
+        """Archive a page that was not parsed."""
+        return _with_history(*self._archive(new))
+
+    def _archive(self, new: NewPage) -> tuple[PageRecord, PageHistory | None]:
+        """Archive a page; return its record, and what the next generation has to know of it."""
         attempt = new.attempt
-        return self._pages.keep(attempt.lease.request, attempt.headers, new.response, new.earlier)
+        page = self._pages.keep(attempt.lease.request, attempt.headers, new.response, new.earlier)
+        if self._identity is None:
+            return page, None
+        return page, next_history(page, new.earlier, self._identity.rules)
+
+    def _with_result(
+        self,
+        request: Request,
+        page: PageRecord,
+        history: PageHistory,
+        result: ParseResult,
+        earlier: EarlierPage | None,
+    ) -> tuple[PageRecord, ParseResult]:
+        """Archive what a page yielded, unless its record exists.
+
+        Returns the page with where that is, and the result with the times of its items, if they are wanted.
+        """
+        if self._identity is None:
+            return _with_history(page, history), result
+        known = earlier.result if earlier is not None else None
+        if earlier is not None and known is not None and earlier.still_holds(page):
+            times = known.item_times
+        else:
+            times = next_times(result.items, page.fetched_at, known)
+            kept = PageResult.of(request.url, page, self._identity.of(request), result, times)
+            ref = self._pages.keep_result(request.url, kept, page.fetched_at)
+            history = msgspec.structs.replace(history, result=ref)
+        return _with_history(page, history), self._with_times(result, times, page.fetched_at)
+
+    def _with_times(self, result: ParseResult, times: Times, at: float) -> ParseResult:
+        if self._identity is None or not self._identity.item_times or not result.items:
+            return result
+        return msgspec.structs.replace(result, items=with_times(result.items, times, at))
+
+
+def _with_history(page: PageRecord, history: PageHistory | None) -> PageRecord:
+    return page if history is None else msgspec.structs.replace(page, history=pack_history(history))
+
+
+def _about(entry: InProgress) -> dict[str, str]:
+    return {"url": entry.request.url, "trace": trace_id(entry.fingerprint)}
+
+
+def _facts(fault: ParseFault) -> dict[str, str]:
+    return {
+        "reason": fault.reason,
+        **({"traceback": fault.detail[:MAX_TRACEBACK_CHARS]} if fault.detail else {}),
+    }
 
 
 def check_items(result: ParseResult) -> None:
@@ -344,9 +552,3 @@ def check_items(result: ParseResult) -> None:
             raise Rejected(f"an item is not a JSON object: {error}") from None
         if b"\n" in item.json:
             raise Rejected("an item has more than one line")
-
-
-def _task(id: int, fingerprint: int, request: Request, page: Response | StoredPage) -> ParseTask:
-    return ParseTask(
-        id, fingerprint, request, page.url, page.status, page.headers, page.body, page.fetched_at
-    )

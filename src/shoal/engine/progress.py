@@ -19,11 +19,11 @@ class Progress:
         self._stations = stations
         self._slots = slots
         self._counters = counters
-        self._over_budget = 0  # links refused by host budgets before this run
 
     async def begin(self) -> None:
         """Read what earlier runs have counted, so that it is not attributed to this one."""
-        self._over_budget = (await self._counts()).over_budget
+        if self._counters.before is None:
+            self._counters.before = await self._counts()
 
     async def show(self, watch: Callable[[Snapshot], None], stop: Stop) -> None:
         """Call `watch` with a snapshot, until cancelled."""
@@ -35,12 +35,15 @@ class Progress:
 
     async def snapshot(self, *, draining: bool) -> Snapshot:
         stations = self._stations
-        counts = await self._counts()
+        counts, before = await self._counts(), self._counters.before or Counts()
         now = time.time()
         return self._counters.snapshot(
             crawl=stations.crawl,
             counts=counts.by_state(),
-            over_budget=counts.over_budget - self._over_budget,
+            over_budget=counts.over_budget - before.over_budget,
+            duplicates=counts.duplicate - before.duplicate,
+            retries=counts.retries - before.retries,
+            max_pages=stations.settings.crawl.max_pages,
             hosts=[view_of(host, now) for host in await stations.frontier.hosts.all()],
             in_flight=self._slots.active,
             parse_backlog=stations.parser.backlog.pages,

@@ -20,11 +20,12 @@ from shoal.fetch.headers import needs_home
 from shoal.frontier import Added
 from shoal.model.configuration.contact import contact_missing
 from shoal.model.errors import Interrupted, Misconfigured, Rejected, Unavailable
-from shoal.model.request import Link, Request
+from shoal.model.rendering import Rendering
+from shoal.model.request import Link, Request, with_rendering
 from shoal.model.settings import CrawlSettings, Settings
-from shoal.model.url import origin_of
+from shoal.model.url import CREDENTIALS, canonical, has_credentials, host_key, origin_of
 from shoal.spider.source import SpiderDescription
-from shoal.spider.spider import listing_request
+from shoal.spider.spider import listing_requests
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +46,15 @@ def start_requests(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
     requests = [Request(url=url) for url in plan.seeds]
     if not requests and plan.listed is None:
         requests += spider.start
-    requests += [listing_request(url) for url in plan.sitemaps]
+    requests = [with_rendering(request, seed_rendering(plan, spider)) for request in requests]
+    requests += listing_requests(plan.sitemaps, [request.url for request in requests])
     if not requests and plan.listed is None:
         raise Misconfigured(f"spider {spider.name!r} has nowhere to start: give it start=[...] or a URL")
     seeds = []
     for request in requests:
         try:
+            if has_credentials(request.url):
+                raise Rejected(f"URL of {host_key(canonical(request.url))}: {CREDENTIALS}")
             url = msgspec.msgpack.decode(Link.to(request).packed, type=Request).url
         except Rejected as error:
             raise Misconfigured(f"start: {error}") from None
@@ -58,6 +62,11 @@ def start_requests(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
             raise Misconfigured(f"start: only http and https can be crawled: {url}")
         seeds.append(msgspec.structs.replace(request, url=url))
     return seeds
+
+
+def seed_rendering(plan: CrawlPlan, spider: SpiderDescription) -> Rendering | None:
+    """Return how start URLs are rendered; None: they are not."""
+    return spider.render or (Rendering() if plan.settings.crawl.render else None)
 
 
 def start_cookies(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:
@@ -108,17 +117,20 @@ async def add_listed(
     *,
     fingerprint_key: bytes,
     gather: bool,
+    origins: set[str] | None = None,
+    rendering: Rendering | None = None,
     on_added: Callable[[], Awaitable[None]] | None = None,
 ) -> set[str]:
-    """Add seeds as they are read; return their origins if `gather` is set.
+    """Add seeds as they are read; return their origins if `gather` is set, added to `origins`.
 
     Raises `Interrupted` when `stop` asks to drain, even while the program that writes the list is idle.
     """
-    origins: set[str] = set()
+    origins = set() if origins is None else origins
     async with aclosing(listed.pieces()) as pieces:
         while (piece := await _next(pieces, stop)) and not stop.drain.is_set():
             try:
-                links = [Link.to(Request(url=url), fingerprint_key) for url in piece]
+                requests = [with_rendering(Request(url=url), rendering) for url in piece]
+                links = [Link.to(request, fingerprint_key) for request in requests]
                 added = await frontier.add(crawl, links)
             except Unavailable as error:
                 raise Unavailable(f"{error}; {_so_far(listed)}") from error

@@ -11,7 +11,7 @@ what differs is in the strategy. User code is loaded first and in a child, so th
 it touches nothing. Then the store is opened, and only then is anything written.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,28 +19,42 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from shoal.archive.contract import Segments
+from shoal.archive.fetch_log import FetchLogWriter, open_parts
 from shoal.archive.reader import ArchiveReader
 from shoal.archive.retention import expire
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.crawl_options import parse_processes, write_rules
-from shoal.engine.fetchers import open_fetchers
+from shoal.engine.fetch_log.recorder import FetchLog
+from shoal.engine.fetchers import Escalate, escalation_of, open_fetchers
+from shoal.engine.generations.due import recheck_rules
+from shoal.engine.generations.earlier import ParseIdentity
 from shoal.engine.leases import Ownership
+from shoal.engine.logs.request_log import with_reasons
 from shoal.engine.outputs import OutputCommit, Run, WriterThread
 from shoal.engine.pages import Pages
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
 from shoal.engine.traps.counts import TrapCounters
 from shoal.fetch.cookies import CookieJar
+from shoal.fetch.escalation.learned_levels import LearnedLevels
+from shoal.fetch.exits.exit_pool import ExitPool
+from shoal.fetch.exits.ledger import ExitLedger
 from shoal.fetch.gate import SendGate
 from shoal.fetch.http.decode import decode_archived
 from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Unparsed
+from shoal.model.configuration.block_rules import block_rules
 from shoal.model.crawl_totals import CrawlTotals
+from shoal.model.errors import Misconfigured
+from shoal.model.generations.recheck import DueLine
 from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
+from shoal.parse.shared_parsers import SharedParsers
 from shoal.sinks import MultiSink
 from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
@@ -85,7 +99,12 @@ class OpenCrawl:
     segment_writer: str = ""  # keeps the segments of several processes apart
     gate: SharedGate | SendGate | None = None  # None: one for this process
     quota: PageQuota | None = None
+    exits: ExitPool | None = None  # None: requests leave directly
+    ledger: ExitLedger | None = None  # of the traffic through them
+    learned: LearnedLevels | None = None  # of hosts; None: nothing is learned
+    served_pools: Callable[[], Collection[str]] | None = None  # None: those of this process
     unparsed: AsyncIterator[Unparsed] | None = None
+    line: DueLine | None = None  # None: every page of this generation is asked for
     initial_state: Mapping[str, bytes] = field(default_factory=dict)  # to be saved before the first page
 
 
@@ -124,19 +143,26 @@ class Strategy(Protocol):
 
 
 @asynccontextmanager
-async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> AsyncIterator[Stations]:
+async def open_session(
+    strategy: Strategy, parser: ParsePool | SharedParsers | None = None
+) -> AsyncIterator[Stations]:
     """Open every station of a crawl; raise before anything is written if it cannot work.
 
-    `parser`: one that may have the spider loaded already; then no other one is started.
+    `parser`: one that may have the spider loaded already, or those that all crawls of a process share; then
+    no other one is started.
     """
     async with open_spider(strategy, parser) as children:
         spider = children.description
         settings = strategy.prepare(spider)
+        check_selectors(block_rules(settings).selectors)
         async with (
             strategy.open_crawl(spider, settings) as crawl,
+            open_fetch_log(strategy.holder, crawl, settings, spider.version) as fetch_log,
             open_outputs(strategy, crawl, settings) as (outputs, pages),
         ):
-            scope = ScopeState(crawl.scope, children, crawl.fingerprint_key)
+            all_links = settings.recrawl.keep > 0 and settings.recrawl.skip_unchanged
+            judged = replace(with_reasons(crawl.scope), all_links=all_links)
+            scope = ScopeState(judged, children, crawl.fingerprint_key)
             async with (
                 open_fetchers(
                     settings,
@@ -147,6 +173,10 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     refuse=scope.refuse,
                     gate=crawl.gate,
                     memory=strategy.share.memory,
+                    exits=crawl.exits,
+                    ledger=crawl.ledger,
+                    escalate=open_escalation(crawl, settings, strategy.share),
+                    browsers=strategy.share.browsers,
                 ) as fetcher,
                 strategy.start(crawl, spider, settings, scope),
             ):
@@ -167,25 +197,75 @@ async def open_session(strategy: Strategy, parser: ParsePool | None = None) -> A
                     pages=pages,
                     parser=children,
                     outputs=outputs,
+                    fetch_log=fetch_log,
                     unparsed=crawl.unparsed,
                     ownership=strategy.ownership(crawl, scope),
                     scope=scope,
+                    identity=parse_identity(spider, crawl, settings),
                     totals=crawl.totals,
                     trap_counters=crawl.trap_counters,
                     site_budget=crawl.site_budget,
                     other_workers=crawl.other_workers,
                     quota=crawl.quota,
                     share=strategy.share,
+                    ledger=crawl.ledger,
                     gate=crawl.gate if isinstance(crawl.gate, SharedGate) else None,
                 )
 
 
+def open_escalation(crawl: OpenCrawl, settings: Settings, share: WorkShare) -> Escalate | None:
+    """Return what makes the escalation of a crawl; None: its levels are not learned."""
+    if crawl.learned is None:
+        return None
+
+    pools = crawl.served_pools or (lambda: share.pools.names)
+    return escalation_of(crawl.name, settings, crawl.learned, exits=crawl.exits, pools=pools)
+
+
+def parse_identity(spider: SpiderDescription, crawl: OpenCrawl, settings: Settings) -> ParseIdentity | None:
+    """Return what identifies how pages are parsed; None: the crawl keeps no generations."""
+    if not settings.recrawl.keep:
+        return None
+    blocked_if = {host: block.blocked_if for host, block in sorted(settings.hosts.items())}
+    code = repr((spider.version, sorted(spider.arguments.items()), settings.crawl.blocked_if, blocked_if))
+    return ParseIdentity(
+        code,
+        crawl.scope,
+        skip=settings.recrawl.skip_unchanged,
+        rules=recheck_rules(settings.recrawl),
+        line=crawl.line,
+        item_times=settings.recrawl.item_times,
+    )
+
+
+def check_selectors(selectors: Collection[str]) -> None:
+    """Raise `Misconfigured` if a selector of `blocked_if` is not valid."""
+    if not selectors:
+        return
+    from shoal.spider.html.css import compile_query  # loads the parser, which only parse children need
+
+    for selector in selectors:
+        try:
+            compile_query(selector)
+        except ValueError as error:
+            raise Misconfigured(f"blocked_if: selector: {error}") from None
+
+
 @asynccontextmanager
-async def open_spider(strategy: Strategy, parser: ParsePool | None) -> AsyncIterator[ParsePool]:
+async def open_spider(
+    strategy: Strategy, parser: ParsePool | SharedParsers | None
+) -> AsyncIterator[ParsePool]:
     """Start the parse children, unless `parser` has the same spider loaded."""
     settings = strategy.parse_settings()
     procs, limits = parse_processes(settings.crawl), settings.parse
     with strategy.spider_source() as source:
+        if isinstance(parser, SharedParsers):
+            weight, sandbox = settings.crawl.weight, strategy.sandbox
+            async with parser.pool(
+                source, procs=procs, limits=limits, sandbox=sandbox, weight=weight
+            ) as pool:
+                yield pool
+            return
         if parser is not None and parser.serves(source, procs=procs, limits=limits, sandbox=strategy.sandbox):
             yield parser
             return
@@ -223,6 +303,37 @@ async def open_outputs(
                     stack.callback(sink.close)
                 if archive is not None:
                     stack.callback(partial(archive.close, flush=not failed))
+
+
+@asynccontextmanager
+async def open_fetch_log(
+    worker: str, crawl: OpenCrawl, settings: Settings, version: str
+) -> AsyncIterator[FetchLog | None]:
+    """Open the fetch log beside the archive, with a separate thread; None: the settings turn it off.
+
+    Nothing is read or written before the first row, and no error of it ends the crawl.
+    """
+    if not settings.fetch_log.enabled:
+        yield None
+        return
+    writer = FetchLogWriter(
+        open_parts(crawl.segments),
+        crawl.name,
+        writer=crawl.segment_writer,
+        part_bytes=settings.fetch_log.part_bytes,
+        keep_days=settings.fetch_log.keep_days,
+    )
+    thread = WriterThread()
+    fetch_log = FetchLog(writer, thread.run, worker=worker, version=version)
+    failed = False
+    try:
+        yield fetch_log
+    except Exception:
+        failed = True
+        raise
+    finally:
+        await fetch_log.close(failed=failed)
+        thread.close(wait_s=0.0)  # a call that does not return is left alone with its part
 
 
 def open_sink(files: SinkFiles, *, fsync: bool) -> MultiSink:

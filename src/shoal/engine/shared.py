@@ -11,12 +11,14 @@
 """
 
 import math
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -26,6 +28,7 @@ from shoal.archive.registry import open_segments
 from shoal.archive.writer import ArchiveWriter
 from shoal.engine.commit import PageBus
 from shoal.engine.crawl_options import frontier_options, new_crawl_state
+from shoal.engine.fetchers import open_ledger
 from shoal.engine.outputs import OutputCommit, Run, StreamedOutputs
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.session import OpenCrawl, SinkFiles
@@ -41,6 +44,9 @@ from shoal.frontier.redis.seen import Approximate
 from shoal.frontier.redis.spill import Spilling
 from shoal.model import crawl_totals
 from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.configuration.hidden_secrets import reveal_secrets
+from shoal.model.generations.recheck import KEY as DUE
+from shoal.model.generations.recheck import load_line
 from shoal.model.outcome import Lease
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY
@@ -49,7 +55,7 @@ from shoal.model.scope import ITEM_KEYS, KeyScheme, Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.contract.crawl_record import CrawlRecord, spider_on_disk
+from shoal.stores.contract.crawl_record import CrawlRecord, SpiderFiles, spider_on_disk
 from shoal.stores.contract.fleet import Fleet, SharedQuota, SiteBudget
 from shoal.stores.contract.record_reader import settings_of
 
@@ -97,14 +103,19 @@ class Shared:
         sandbox: SandboxRules,
         settings: Settings | None = None,
         bus: DeliveringBus | None = None,
+        spider_files: SpiderFiles | None = None,
     ) -> None:
-        """`settings`: those to run the crawl with, None: the record's."""
+        """`settings`: those to run the crawl with, None: the record's.
+
+        `spider_files`: where the crawls of a worker have their spiders; None: in a temporary folder.
+        """
+        self._spider_files = spider_files
         self._record = record
         self._fleet = fleet
         self._store = fleet.client
         self._folder = folder
         self._bus = bus
-        settings = settings or settings_of(record)
+        settings = reveal_secrets(settings or settings_of(record), sandbox.environment, os.environ)
         concurrency = min(settings.crawl.concurrency, concurrency)
         self._settings = replace(settings, crawl=replace(settings.crawl, concurrency=concurrency))
         self.holder = worker
@@ -112,6 +123,8 @@ class Shared:
         self.sandbox = sandbox  # the worker's, not that of the record
 
     def spider_source(self) -> AbstractContextManager[SpiderSource]:
+        if self._spider_files is not None:
+            return nullcontext(self._spider_files.source(self._record))
         return spider_on_disk(self._record)
 
     def parse_settings(self) -> Settings:
@@ -137,6 +150,9 @@ class Shared:
         share_traps(values, settings.links, totals, counters)
         watched = frozenset(totals.near_duplicates)
         item_keys = await frontier.reader.value(record.name, ITEM_KEYS)
+        ledger = None
+        if self.share.exits is not None:
+            ledger = open_ledger(record.name, settings.crawl, self._fleet.exits)
         yield OpenCrawl(
             name=record.name,
             frontier=frontier,
@@ -151,6 +167,7 @@ class Shared:
             ),
             other_workers=partial(frontier.reader.values, record.name),
             fingerprint_key=await frontier.reader.value(record.name, FINGERPRINT_KEY) or b"",
+            line=load_line(values.get(DUE)),
             home=set(record.home),
             outputs=record.outputs,
             rejects=SinkFiles([str(rejects)] if spider.models else []),
@@ -165,8 +182,14 @@ class Shared:
                 crawl=record.name,
             ),
             quota=await self._quota(frontier, settings.crawl),
+            exits=self.share.exits,
+            ledger=ledger,
+            learned=self.share.learned,
+            served_pools=self.share.served_pools,
             unparsed=None if self._bus is None else self._bus.pages_of(record.name),
         )
+        if ledger is not None:
+            await ledger.sync(force=True)
 
     async def _site_budget(self, frontier: RedisFrontier, limit: int) -> SiteBudget | None:
         if not limit:
@@ -178,7 +201,7 @@ class Shared:
 
         async def count() -> int:
             counts = await frontier.reader.counts(name)
-            return counts.done + counts.parsing
+            return counts.pages + counts.parsing
 
         if not settings.max_pages:
             return None
@@ -247,14 +270,23 @@ class SharedOwnership:
 
 
 async def open_shared_crawl(
-    crawls: SharedCrawls, name: str, settings: Settings, *, may_be_new: bool = True
+    crawls: SharedCrawls,
+    name: str,
+    settings: Settings,
+    *,
+    may_be_new: bool = True,
+    arguments: Mapping[str, str] = MappingProxyType({}),
+    due: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Opened:
-    """Open a crawl in a shared store with the options of its settings; create it if it may be new."""
+    """Open a crawl in a shared store with the options of its settings; create it if it may be new.
+
+    `arguments` are those of its spider, if it is new; `due` then says which pages it asks for.
+    """
     links = settings.crawl.approximate_links
     return await crawls.open(
         name,
         may_be_new=may_be_new,
         **frontier_options(settings),
         approximate=Approximate(links) if links else None,
-        state=new_crawl_state(),
+        state={**new_crawl_state(arguments), **due},
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shoal.engine.fetch_log.meter import AttemptMeter, merged_meters
 from shoal.model.crawl_totals import ClosedPattern
 
 
@@ -12,6 +13,8 @@ class Ending(StrEnum):
     FINISHED = "finished"  # nothing left to do
     INTERRUPTED = "interrupted"  # stopped by a signal; the same command resumes it
     LIMITED = "limited"  # --max-pages reached; more requests are waiting
+    COMPLETE = "complete"  # there was nothing to do
+    OVER_BUDGET = "over_budget"  # the budget for exits is spent; more requests are waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,12 @@ class Snapshot:
     withheld: int = 0  # items of pages whose canonical address is another one, this run
     partial: int = 0  # pages of which a part could not be read, this run
     hook_faults: int = 0  # `on_error` hooks that raised or hung, this run
+    discarded: Mapping[str, int] = field(default_factory=dict)  # items dropped by item hooks, by reason
     lenient: int = 0  # responses that broke the rules of HTTP and were read all the same, this run
+    unchanged: int = 0  # pages whose items and links are those of the last generation, this run
+    duplicates: int = 0  # links that were already known, this run
+    retries: int = 0  # attempts that were followed by another one, this run
+    last_error: str = ""  # class, URL and reason of the last failed attempt of this run
     draining: bool = False
 
 
@@ -66,6 +74,7 @@ class Opening:
     archive: str
     store: str
     sandbox_warning: str = ""  # what the spider is not kept from; empty: the sandbox is complete
+    host_process: str = ""  # the process that owns the store and takes this one as a guest
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ class Summary:
     quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
     near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
     identical: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by shape
+    kept: Sequence[str] = ()  # outputs of the last generation that this one has not replaced: it has failed
     durable: bool = True  # the store outlives the run
     sandbox_warning: str = ""
 
@@ -98,6 +108,8 @@ class WorkStats:
     failures: Mapping[str, int] = field(default_factory=dict)  # attempts, by class
     handed_on: int = 0  # pages fetched here and parsed by another worker, which counts them
     lost_turns: int = 0  # turns of hosts that came too late from the store
+    meter: AttemptMeter | None = None
+    unlogged: int = 0  # rows of the fetch log that could not be written
 
     def __add__(self, other: "WorkStats") -> "WorkStats":
         return WorkStats(
@@ -107,6 +119,8 @@ class WorkStats:
             Counter(self.failures) + Counter(other.failures),
             self.handed_on + other.handed_on,
             self.lost_turns + other.lost_turns,
+            merged_meters([one for one in (self.meter, other.meter) if one is not None]),
+            self.unlogged + other.unlogged,
         )
 
 
@@ -116,3 +130,7 @@ class WorkerStats:
     busy: int
     draining: bool
     done: Mapping[str, WorkStats]  # by crawl
+    parsing: int = 0  # pages in the parse processes
+    written: Mapping[str, int] = field(default_factory=dict)  # items in outputs of a fleet, by crawl
+    committing_s: float = 0.0  # for which a commit has been in progress
+    oldest_lease_s: float = 0.0  # age of the oldest lease without an outcome

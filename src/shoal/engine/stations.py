@@ -1,27 +1,35 @@
 """What a running crawl talks to, wherever its state is stored."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from shoal.archive.reader import StoredPage
 from shoal.engine.commit import CommitFrontier, PageBus
+from shoal.engine.fetch_log.recorder import FetchLog
 from shoal.engine.fetchers import Pools
+from shoal.engine.generations.earlier import EarlierPage, ParseIdentity
 from shoal.engine.leases import Lessor, Ownership
 from shoal.engine.outputs import OutputCommit
 from shoal.engine.parsing import PageArchive, Parser
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.traps.counts import TrapCounters
+from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.contract import Fetcher
+from shoal.fetch.escalation.learned_levels import LearnedLevels
+from shoal.fetch.exits.exit_pool import ExitPool
+from shoal.fetch.exits.ledger import ExitLedger
 from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.shared_gate import SharedGate
-from shoal.frontier import Unparsed, Validator
+from shoal.frontier import Unparsed
 from shoal.frontier.contract import FrontierHosts
 from shoal.frontier.finished import CountsReader
 from shoal.model.crawl_totals import CrawlTotals
+from shoal.model.generations.page_history import PageHistory
 from shoal.model.outcome import Lease
-from shoal.model.page import PageRef
+from shoal.model.page import Response
 from shoal.model.settings import Settings
 from shoal.spider.source import SpiderDescription
 from shoal.stores.contract.fleet import SiteBudget
@@ -31,7 +39,9 @@ class CrawlFrontier(Lessor, CommitFrontier, Protocol):
     """The part of a frontier that running a crawl needs: leasing, committing, reading."""
 
     def mark_landed(self, leases: Sequence[Lease]) -> None: ...
-    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> Mapping[int, Validator]: ...
+    async def earlier_pages(
+        self, crawl: str, fingerprints: Sequence[int], *, host: str = ""
+    ) -> Mapping[int, bytes]: ...
     @property
     def hosts(self) -> FrontierHosts: ...
     @property
@@ -41,7 +51,8 @@ class CrawlFrontier(Lessor, CommitFrontier, Protocol):
 class CrawlArchive(PageArchive, Protocol):
     """The part of `Pages` that running a crawl needs."""
 
-    def earlier(self, ref: PageRef) -> StoredPage | None: ...
+    async def earlier(self, history: PageHistory, identity: bytes) -> EarlierPage: ...
+    async def compare(self, response: Response, earlier: EarlierPage) -> EarlierPage: ...
 
 
 class CrawlBacklog(Protocol):
@@ -86,8 +97,25 @@ class Capacity(Protocol):
         """The requests that the crawl may have in progress here."""
 
     @property
+    def longest_sleep_s(self) -> float:
+        """Seconds after which a crawl that had nothing to lease asks the frontier again."""
+
+    @property
     def later_stages_full(self) -> bool:
         """Whether enough pages wait to be parsed, or items to be written: fetching pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallerCapacity:
+    """The capacity of a crawl whose items a program takes: it pauses while the program is behind."""
+
+    is_behind: Callable[[], bool]
+    max_requests: int = sys.maxsize
+    longest_sleep_s: float = 1.0
+
+    @property
+    def later_stages_full(self) -> bool:
+        return self.is_behind()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +127,11 @@ class WorkShare:
     pools: Pools = field(default_factory=Pools)
     capacity: Capacity | None = None  # None: limited by its concurrency alone
     bus: PageBus | None = None  # None: no other process fetches
+    exits: ExitPool | None = None  # for all crawls of this process; None: requests leave directly
+    learned: LearnedLevels | None = None  # of hosts, likewise; None: those of the store that it owns
+    served_pools: Callable[[], Collection[str]] | None = None  # by all workers; None: those of this process
+    permits: AbstractAsyncContextManager[None] | None = None  # for each request; None: no limit besides
+    browsers: BrowserPool | None = None  # of all crawls of this process; None: it has only one
     memory: BodyMemory | None = None  # for the bodies of all crawls of this process; None: it has only one
 
 
@@ -130,15 +163,18 @@ class Stations:
     pages: CrawlArchive
     parser: CrawlParser
     outputs: OutputCommit
+    fetch_log: FetchLog | None = None  # None: attempts are not logged
     unparsed: AsyncIterator[Unparsed] | None = None  # pages that earlier runs or other workers have fetched
 
     # what it may do
     ownership: Ownership
     scope: ScopeState
+    identity: ParseIdentity | None = None  # None: nothing is kept for, or taken from, other generations
     totals: CrawlTotals
     trap_counters: TrapCounters = field(default_factory=TrapCounters)
     site_budget: SiteBudget | None = None  # None: no limit
     other_workers: Callable[[], Awaitable[Mapping[str, bytes]]] | None = None  # reads what they store
     quota: PageQuota | None = None  # None: no limit
     share: WorkShare = WorkShare()
+    ledger: ExitLedger | None = None  # of the traffic through exits; None: requests leave directly
     gate: SharedGate | None = None  # whose turns come from the store

@@ -10,6 +10,7 @@ RETRIES = "for retries that are due later"
 OTHERS = "for requests in progress at other workers"
 OTHER_POOLS = "for workers that serve other pools"
 LATER_STAGES = "for the stages after fetching, which are behind"
+EXITS = "for exits, which all rest"
 PAUSED = "for a crawl that is paused"
 PAGES = "for pages to parse"
 ITEMS = "for items to write"
@@ -27,6 +28,7 @@ class CrawlWork:
     delayed: int = 0  # and later
     later_stages_full: bool = False
     paused: bool = False
+    exits_rest: bool = False  # all of them: nothing can be sent
     only_other_pools: bool = False  # no waiting request is in a pool of this worker
 
 
@@ -58,6 +60,8 @@ def _reason(crawl: CrawlWork) -> str:
         return PAGES
     if crawl.later_stages_full:
         return LATER_STAGES
+    if crawl.exits_rest:
+        return EXITS
     if crawl.only_other_pools:
         return OTHER_POOLS
     if crawl.waiting:

@@ -19,6 +19,9 @@ from shoal.engine.session import open_session
 from shoal.engine.shared import Shared
 from shoal.engine.snapshot import Ending, Snapshot, Summary, WorkStats
 from shoal.engine.stations import WorkShare
+from shoal.fetch.browser.pool import BrowserPool
+from shoal.fetch.escalation.learned_levels import LearnedLevels
+from shoal.fetch.exits.exit_pool import ExitPool
 from shoal.fetch.http.body_memory import BodyMemory
 from shoal.fetch.registry import HTTP
 from shoal.frontier.finished import is_finished
@@ -26,13 +29,17 @@ from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.sandbox import SandboxMode, SandboxRules
+from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
-from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
+from shoal.parse.shared_parsers import SharedParsers
+from shoal.sinks.drafts import place_of, publish
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord, SpiderFiles
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
 from shoal.stores.contract.record_reader import settings_of
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
+from shoal.worker.fair_permits import FairPermits
 from shoal.worker.output_tasks import OutputTasks, are_finished
 from shoal.worker.rules import WorkerRules
 from shoal.worker.session_steps import (
@@ -50,8 +57,12 @@ from shoal.worker.turns import CrawlTurn
 log = logging.getLogger(__name__)
 
 ROLES = ("fetch", "parse", "sink")
+SCHEDULE = "schedule"  # a role that a worker has only if it is asked for: it starts crawls when they are due
 REQUIRED = SandboxRules(SandboxMode.REQUIRE)
 REQUEST_SLACK_S = 5.0  # beyond the limit for one attempt: closing it, and a clock that is behind
+QUICK_CRAWLS = 16  # that ask every second
+LONGEST_SLEEP_S = 10.0
+WAITING_RECHECK_S = 20.0  # after which a crawl that waits for a place is checked again for work
 RECHECK_S = 600.0  # after which a crawl that had nothing to do is checked again without any news
 
 
@@ -62,7 +73,9 @@ class WorkerPlan:
     # Pools that other workers serve; requests of any further pool are refused. None: none is refused.
     pools_elsewhere: frozenset[str] | None = None
     concurrency: int = 64  # requests at once, over all crawls
-    max_crawls: int = 8  # that run at once; the others wait for their turn
+    max_crawls: int = 200  # that run at once; the others wait for their turn
+    procs: int = 0  # parse processes, over all crawls; 0: twice the number of cores
+    max_spiders: int = 8  # that are loaded at a time
     deadline: float = 60.0  # seconds without a heartbeat after which others parse what this worker took
     until_done: bool = False
     only: str = ""  # the one crawl to serve; empty: all
@@ -74,7 +87,7 @@ class WorkerPlan:
 class SharedConcurrency:
     """The concurrency of a worker, divided among the crawls that run."""
 
-    def __init__(self, total: int, max_crawls: int = 8) -> None:
+    def __init__(self, total: int, max_crawls: int = 200) -> None:
         self._total = total
         self._max_crawls = max_crawls
         self.running = 0
@@ -83,6 +96,13 @@ class SharedConcurrency:
     def has_place(self) -> bool:
         """Whether one more crawl may run."""
         return self.running < self._max_crawls
+
+    @property
+    def longest_sleep_s(self) -> float:
+        """Seconds between two questions of an idle crawl: a worker with many asks the store as often as one
+        with `QUICK_CRAWLS`.
+        """
+        return min(LONGEST_SLEEP_S, max(1.0, self.running / QUICK_CRAWLS))
 
     @property
     def per_crawl(self) -> int:
@@ -98,10 +118,18 @@ class WorkerContext:
     plan: WorkerPlan
     concurrency: SharedConcurrency
     watch: Callable[[Snapshot], None] | None = None  # called four times per second
-    parser: ParsePool | None = None  # where only one crawl is served, and its spider is loaded already
+    # Where only one crawl is served, the pool that has its spider loaded already; else what all crawls share.
+    parser: ParsePool | SharedParsers | None = None
+    spider_files: SpiderFiles | None = None
+    permits: FairPermits | None = None
+    is_behind: Callable[[], bool] | None = None  # whether the program that takes the items is
     deliveries: Deliveries | None = None  # pages to parse, once the bus is joined
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # a session has something new to do
     memory: BodyMemory = field(default_factory=BodyMemory)
+    exits: ExitPool | None = None  # None: requests leave directly
+    learned: LearnedLevels | None = None  # the levels of hosts; None: it does not fetch
+    served_pools: Collection[str] = ()  # by all workers
+    browsers: BrowserPool | None = None  # once the worker runs
 
 
 class CrawlSession:
@@ -116,10 +144,12 @@ class CrawlSession:
         self.deleted = False
         self.missing_since: float | None = None  # monotonic: when the frontier was first found without it
         self.waits_for_place = False  # it has work, and as many others run as may
+        self._had_work_until = -math.inf  # monotonic: until when that is assumed
         self.ran_at = -math.inf  # monotonic: when its latest run began or ended
         self._context = context
         self._outputs = OutputTasks(context.fleet, worker=context.worker, places=context.plan.rules.places)
         self._crawl: Crawl | None = None  # while it runs
+        self._read_settings: tuple[CrawlRecord, Settings] | None = None
         self._done_before = WorkStats()  # by its earlier runs
         self._checked_at = -math.inf  # monotonic
         # Of the whole fleet, a few seconds old; before the first measurement, as if there were work.
@@ -134,6 +164,7 @@ class CrawlSession:
         if self.record.revision != record.revision:
             self.stop.ask()
         self.record, self.refusal, self.deleted = record, "", False
+        self._had_work_until = -math.inf
         self._failures = 0
         if self.state is not SessionState.RUNNING:
             self.state = SessionState.UNKNOWN
@@ -167,6 +198,11 @@ class CrawlSession:
     async def _advance(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         facts = self._facts(stop)
         self.waits_for_place = False
+        if not (self._context.concurrency.has_place or facts.deleted or facts.stopping):
+            # It had work a moment ago: a worker with a thousand crawls does not ask about each in each round.
+            self.waits_for_place = time.monotonic() < self._had_work_until
+            if self.waits_for_place:
+                return
         while True:
             match next_step(self.state, facts):
                 case Step.CHECK:
@@ -179,11 +215,13 @@ class CrawlSession:
                         await self._remove_secrets()
                 case Step.RUN if not self._context.concurrency.has_place:
                     self.waits_for_place = True
+                    self._had_work_until = time.monotonic() + WAITING_RECHECK_S
                     return
                 case Step.RUN:
                     self._start(group, stop)
                 case Step.CHECK_OUTPUTS:
                     if await self._outputs_complete():
+                        await self._replace_outputs()
                         self.state = SessionState.COMPLETE
                     writing = self._outputs.is_writing(self.record)
                     facts = replace(facts, outputs_checked=True, writing=writing)
@@ -232,6 +270,22 @@ class CrawlSession:
         await self._outputs.leave()
         # The last writer of an output may have been killed before it finished, or be about to finish.
         return await are_finished(self._context.fleet, self.record)
+
+    async def _replace_outputs(self) -> None:
+        """Move the outputs of a generation that has succeeded into place, those on this machine."""
+        counts = await self._frontier.reader.counts(self.record.name)
+        allowed = self._settings.crawl.max_dead
+        if not counts.done or (allowed is not None and counts.dead > allowed):
+            return
+        places = self._context.plan.rules.places
+        drafts = {
+            output: place
+            for output in self.record.outputs
+            if (place := place_of(output)) != output and not places.refusal(output)
+        }
+        if drafts:
+            publish(drafts)
+            log.info("output.replaced", extra={"crawl": self.record.name, "outputs": len(drafts)})
 
     def _start(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         self.state, self.stop = SessionState.RUNNING, Stop()
@@ -299,7 +353,7 @@ class CrawlSession:
 
     async def _serve(self) -> Ending:
         context, plan = self._context, self._context.plan
-        settings = settings_of(self.record)
+        settings = self._settings
         if refusal := plan.rules.refusal(settings):
             raise Misconfigured(refusal)
         share = WorkShare(
@@ -311,7 +365,12 @@ class CrawlSession:
                 elsewhere=plan.pools_elsewhere or (),
             ),
             capacity=self,
+            permits=None if context.permits is None else context.permits.share(settings.crawl.weight),
             memory=context.memory,
+            browsers=context.browsers,
+            exits=context.exits,
+            learned=context.learned,
+            served_pools=lambda: context.served_pools,
         )
         strategy = Shared(
             self.record,
@@ -323,6 +382,7 @@ class CrawlSession:
             settings=plan.rules.apply(settings),
             sandbox=plan.sandbox,
             bus=context.deliveries,
+            spider_files=context.spider_files,
         )
         async with open_session(strategy, context.parser) as stations:
             self._crawl = Crawl(stations)
@@ -340,8 +400,13 @@ class CrawlSession:
         return self._context.concurrency.per_crawl
 
     @property
+    def longest_sleep_s(self) -> float:
+        return self._context.concurrency.longest_sleep_s
+
+    @property
     def later_stages_full(self) -> bool:
-        return self._later_stages_full
+        is_behind = self._context.is_behind
+        return self._later_stages_full or (is_behind is not None and is_behind())
 
     # --- measuring and reporting -----------------------------------------------------------------
 
@@ -394,6 +459,18 @@ class CrawlSession:
         return 0 if self._crawl is None else self._crawl.in_flight
 
     @property
+    def parsing(self) -> int:
+        return 0 if self._crawl is None else self._crawl.parsing
+
+    @property
+    def committing_s(self) -> float:
+        return 0.0 if self._crawl is None else self._crawl.committing_s
+
+    @property
+    def oldest_lease_s(self) -> float:
+        return 0.0 if self._crawl is None else self._crawl.oldest_lease_s
+
+    @property
     def turn(self) -> CrawlTurn:
         runs = self.is_running and not self.stop.drain.is_set()
         return CrawlTurn(self.waits_for_place, time.monotonic() - self.ran_at if runs else None)
@@ -401,7 +478,14 @@ class CrawlSession:
     @property
     def longest_request_s(self) -> float:
         """How long a request of the crawl may be on the wire."""
-        return settings_of(self.record).fetch.total + REQUEST_SLACK_S
+        return self._settings.fetch.total + REQUEST_SLACK_S
+
+    @property
+    def _settings(self) -> Settings:
+        """The settings of the record. Checking them takes milliseconds, and all crawls are asked often."""
+        if self._read_settings is None or self._read_settings[0] is not self.record:
+            self._read_settings = self.record, settings_of(self.record)
+        return self._read_settings[1]
 
     @property
     def work(self) -> CrawlWork | None:
@@ -417,6 +501,7 @@ class CrawlSession:
             delayed=self._counts.delayed,
             later_stages_full=self._later_stages_full,
             paused=self._paused,
+            exits_rest=self._context.exits is not None and self._context.exits.is_exhausted,
             only_other_pools=bool(self._waiting_by_pool) and not self._waiting_by_pool.keys() & set(pools),
         )
 

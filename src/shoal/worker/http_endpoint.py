@@ -10,7 +10,6 @@ asks for it (`Authorization: Bearer TOKEN`); the other two say nothing about cra
 
 import asyncio
 import hmac
-import ipaddress
 import logging
 import os
 import time
@@ -18,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from shoal.engine.snapshot import WorkerStats
+from shoal.model.configuration.listen_address import address_of, is_loopback
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.worker.metrics import StoreView, exposition
 
@@ -130,19 +130,3 @@ class Endpoint:
 
 def _is_authorization(line: str) -> bool:
     return line.partition(":")[0].strip().lower() == "authorization"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can connect to a listening address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def address_of(address: str) -> tuple[str, int]:
-    """Split HOST:PORT."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise Misconfigured(f"--metrics {address!r}: give an address and a port, such as 127.0.0.1:9464")
-    return host.strip("[]"), int(port)

@@ -1,4 +1,5 @@
-"""The chore that deletes archived pages of a fleet's crawls after `archive.keep_days`.
+"""The chore that deletes archived pages of a fleet's crawls after `archive.keep_days`, and logged attempts
+after `fetch_log.keep_days`.
 
 Every worker does it for the archives that it can reach: the object store of a crawl, or the folder on its own
 machine. Deleting twice does no harm.
@@ -9,6 +10,7 @@ import logging
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from shoal.archive.fetch_log import open_parts
 from shoal.archive.registry import open_segments
 from shoal.archive.retention import expire
 from shoal.model.errors import ShoalError
@@ -39,15 +41,21 @@ async def delete_expired_pages(crawls: SubmittedCrawls, rules: WorkerRules, fold
 
 
 def expire_archive(record: CrawlRecord, folder: Path, today: date) -> list[str]:
-    """Delete the expired segments of a crawl; return their names. `folder`: where this worker's files go."""
-    archive = settings_of(record).archive
-    if not archive.keep_days:
-        return []
-    local = folder / "archive"
+    """Delete the expired segments of a crawl, and parts of its fetch log; return their names.
+
+    `folder`: where this worker's files go.
+    """
+    settings = settings_of(record)
+    archive, local = settings.archive, folder / "archive"
     if not archive.location and not local.exists():  # this worker has archived nothing
         return []
     segments = open_segments(archive.location or str(local), record.name)
+    parts = open_parts(segments)
     try:
-        return expire(segments, keep_days=archive.keep_days, today=today)
+        deleted = expire(segments, keep_days=archive.keep_days, today=today) if archive.keep_days else []
+        if settings.fetch_log.keep_days:
+            deleted += expire(parts, keep_days=settings.fetch_log.keep_days, today=today)
+        return deleted
     finally:
         segments.close()
+        parts.close()

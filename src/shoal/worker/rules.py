@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shoal.model.configuration.address_ranges import Network, address_ranges, is_covered
 from shoal.model.configuration.output_patterns import is_address
-from shoal.model.settings import Settings
+from shoal.model.settings import BrowserSettings, ProxySettings, Settings, TracingSettings
 from shoal.stores.contract.places import NO_SERVERS, Places, pattern_for
 from shoal.stores.contract.record_reader import read_record_key
 
@@ -22,6 +22,9 @@ class WorkerRules:
     ranges: tuple[Network, ...] = ()  # loopback and private addresses
     ca_file: str | None = None
     nameservers: str | None = None
+    proxies: ProxySettings = field(default_factory=ProxySettings)
+    browser: BrowserSettings = field(default_factory=BrowserSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     record_key: bytes = field(default=b"", repr=False)  # empty: records need no signature
 
     @classmethod
@@ -37,6 +40,9 @@ class WorkerRules:
             ranges=address_ranges(settings.fetch.allow_ranges, private=settings.crawl.allow_private),
             ca_file=settings.crawl.ca_file,
             nameservers=settings.crawl.nameservers,
+            proxies=settings.proxies,
+            browser=settings.browser,
+            tracing=settings.tracing,
             record_key=read_record_key(settings.worker.record_key_file),
         )
 
@@ -61,6 +67,8 @@ class WorkerRules:
         return self.places.refusal(location, what="archive.location") if location else ""
 
     def apply(self, settings: Settings) -> Settings:
-        """Return the settings to run a crawl with: authorities and name servers are the worker's."""
+        """Return the settings to run a crawl with: authorities, name servers, exits and browsers are the
+        worker's."""
         crawl = replace(settings.crawl, ca_file=self.ca_file, nameservers=self.nameservers, cookie_file=None)
-        return replace(settings, crawl=crawl)
+        settings = replace(settings, tracing=self.tracing)
+        return replace(settings, crawl=crawl, proxies=self.proxies, browser=self.browser)

@@ -105,5 +105,6 @@ def pause_after(failures: int, *, refused: bool) -> float:
 
 def state_after_run(ending: Ending | None) -> SessionState:
     """Return the state after a run; `ending` is None if it failed and may be tried again."""
-    # After --max-pages more requests wait, and are not wanted.
-    return SessionState.FINISHED if ending is Ending.LIMITED else SessionState.UNKNOWN
+    # After --max-pages, or with a budget that is spent, more requests wait, and are not wanted.
+    limits = (Ending.LIMITED, Ending.OVER_BUDGET)
+    return SessionState.FINISHED if ending in limits else SessionState.UNKNOWN

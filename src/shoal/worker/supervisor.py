@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from shoal.child_process import ChildProcess
@@ -65,18 +66,58 @@ class Supervisor:
         self._stop = stop
         self._say = say
         self._running: dict[int, ChildProcess] = {}
+        self._kept: dict[int, asyncio.Task[WorkerEnd]] = {}
+        self._retiring: set[int] = set()  # workers that were stopped because fewer are enough
+        self._ended = asyncio.Event()  # one of them has
+        self._group: asyncio.TaskGroup | None = None
+        self._is_ending = False  # a worker found nothing left to do
 
     async def run(self, workers: int) -> list[WorkerEnd]:
-        """Keep the workers running until each has ended normally, or is given up."""
+        """Keep the workers running until each has ended normally, or is given up; return how they ended.
+
+        `resize` changes their number; a worker that it stopped is not in the result.
+        """
+        ends: list[WorkerEnd] = []
         async with asyncio.TaskGroup() as group:
+            self._group = group
             stopping = group.create_task(self._forward_stop(), name="fleet.stop")
-            kept = [
-                group.create_task(self._keep(number), name=f"fleet.worker.{number}")
-                for number in range(workers)
-            ]
-            await asyncio.wait(kept)
+            self.resize(workers)
+            while self._kept:
+                await self._ended.wait()
+                self._ended.clear()
+                for number in [number for number, task in self._kept.items() if task.done()]:
+                    end = self._kept.pop(number).result()
+                    if number in self._retiring:
+                        self._retiring.discard(number)
+                    else:
+                        ends.append(end)
+                        self._is_ending = True
             stopping.cancel()
-        return [task.result() for task in kept]
+        return ends
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return the numbers of the workers that run, those that are being stopped included."""
+        return sorted(self._kept)
+
+    def resize(self, workers: int) -> None:
+        """Start workers, or stop some: those finish what is in progress. Call it while `run` runs.
+
+        Nothing is started when a worker has found nothing left to do, or was given up.
+        """
+        if self._group is None or self._is_ending or self._stop.drain.is_set():
+            return
+        active = sorted(self._kept.keys() - self._retiring)
+        for number in active[workers:]:
+            self._retiring.add(number)
+            if (worker := self._running.get(number)) is not None:
+                worker.signal(signal.SIGTERM)
+        free = (number for number in count() if number not in self._kept)
+        for _ in range(workers - len(active)):
+            number = next(free)
+            task = self._group.create_task(self._keep(number), name=f"fleet.worker.{number}")
+            task.add_done_callback(lambda _: self._ended.set())
+            self._kept[number] = task
 
     async def _keep(self, number: int) -> WorkerEnd:
         deaths = 0
@@ -84,11 +125,11 @@ class Supervisor:
             began = time.monotonic()
             async with self._start(number) as worker:
                 self._running[number] = worker
-                if self._stop.drain.is_set():  # asked while this one was being started
+                if self._is_stopping(number):  # asked while this one was being started
                     worker.signal(signal.SIGTERM)
                 code = await worker.ended()
             del self._running[number]
-            if code in FINAL_CODES or self._stop.drain.is_set():
+            if code in FINAL_CODES or self._is_stopping(number):
                 return WorkerEnd(code, worker.log)
             deaths = deaths + 1 if time.monotonic() - began < EARLY_DEATH_S else 0
             what = f"worker {number + 1} {format_exit(code)}"
@@ -100,8 +141,11 @@ class Supervisor:
                 return WorkerEnd(code, worker.log, given_up=True)
             self._say(f"{what}; restarting it in {pause:g} s. Other workers take over; see {worker.log}")
             await self._pause(pause)
-            if self._stop.drain.is_set():
+            if self._is_stopping(number):
                 return WorkerEnd(code, worker.log)
+
+    def _is_stopping(self, number: int) -> bool:
+        return self._stop.drain.is_set() or number in self._retiring
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -1,6 +1,6 @@
 """Turns of crawls: a worker runs a bounded number of them at once, and the others wait for their turn.
 
-Each crawl that runs has its own loop and its own parse processes. If more crawls have work than may run, the
+Each crawl that runs has its own loop and its own connections. If more crawls have work than may run, the
 one that has not run for longest goes next, and a crawl that has had its time makes room.
 """
 

@@ -24,31 +24,40 @@ import math
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from shoal import __version__
 from shoal.engine.crawl_options import fit_open_files
+from shoal.engine.fetchers import open_exits
 from shoal.engine.plan import Stop
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
+from shoal.fetch.browser.pool import BrowserPool
+from shoal.fetch.escalation.learned_levels import LearnedLevels
 from shoal.fetch.registry import check_pools
-from shoal.model.errors import Lost, Misconfigured, ShoalError
+from shoal.model.errors import Lost, Misconfigured, ShoalError, leaves
 from shoal.parse.pool import ParsePool
-from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
+from shoal.parse.shared_parsers import SharedParsers
+from shoal.stores.contract.crawl_record import CrawlRecord, SpiderFiles, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity, served_pools
 from shoal.worker.activity import CrawlWork, describe_activity
 from shoal.worker.crawl_session import (
     ROLES,
+    SCHEDULE,
     CrawlSession,
     SharedConcurrency,
     WorkerContext,
     WorkerPlan,
 )
 from shoal.worker.deliveries import Deliveries
+from shoal.worker.fair_permits import FairPermits
+from shoal.worker.machine import ended_workers, machine_id
 from shoal.worker.retention import delete_expired_pages
 from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
 from shoal.worker.turns import CrawlTurn, make_room
@@ -102,6 +111,12 @@ class WorkerSession(Protocol):
     @property
     def in_flight(self) -> int: ...
     @property
+    def parsing(self) -> int: ...
+    @property
+    def committing_s(self) -> float: ...
+    @property
+    def oldest_lease_s(self) -> float: ...
+    @property
     def longest_request_s(self) -> float: ...
     @property
     def ran_at(self) -> float: ...
@@ -121,7 +136,9 @@ class WorkerSession(Protocol):
 
 
 class Worker:
-    """`watch` is called four times per second; `parser` may have the spider loaded already."""
+    """`watch` is called four times per second; `parser` may have the spider loaded already; nothing is leased
+    while `is_behind` returns true.
+    """
 
     def __init__(
         self,
@@ -132,19 +149,30 @@ class Worker:
         parser: ParsePool | None = None,
         *,
         sandbox: str = "",
+        is_behind: Callable[[], bool] | None = None,
         open_session: Callable[[WorkerContext, CrawlRecord], WorkerSession] = CrawlSession,
     ) -> None:
         if "fetch" in plan.roles:
-            check_pools(plan.pools)
+            check_pools(plan.pools, plan.rules.browser)
+        self._machine = machine_id()
         self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
         self._fleet = fleet
         self._store = fleet.client
         self._stop = stop
         if "fetch" in plan.roles:
-            plan = replace(plan, concurrency=fit_open_files(plan.concurrency, os.cpu_count() or 1))
+            plan = replace(
+                plan, concurrency=fit_open_files(plan.concurrency, plan.max_spiders + (os.cpu_count() or 1))
+            )
         self._plan = plan
         self._concurrency = SharedConcurrency(plan.concurrency, plan.max_crawls)
-        self._context = WorkerContext(self.id, fleet, plan, self._concurrency, watch, parser)
+        self._context = WorkerContext(
+            self.id, fleet, plan, self._concurrency, watch, parser, is_behind=is_behind
+        )
+        if "fetch" in plan.roles:
+            self._context.exits = open_exits(plan.rules.proxies, worker=self.id, records=fleet.exits)
+            self._context.learned = LearnedLevels(fleet.levels)
+            self._context.served_pools = plan.pools
+        self._context.permits = FairPermits(plan.concurrency)
         self._sandbox = sandbox  # its state, for heartbeats
         self._open_session = open_session
         self._sessions: dict[str, WorkerSession] = {}
@@ -153,7 +181,8 @@ class Worker:
         self._submitted_at: dict[str, float] = {}  # by crawl: when the newest record was submitted
         self._news = -1
         self._started_at = time.time()
-        self._roles = tuple(role for role in ROLES if role in plan.roles)
+        self.chores: dict[str, Callable[[], Awaitable[None]]] = {}  # of the caller; they run until the end
+        self._roles = tuple(role for role in (*ROLES, SCHEDULE) if role in plan.roles)
         self._pools = plan.pools if "fetch" in plan.roles else ()
 
     async def run(self) -> None:
@@ -162,8 +191,12 @@ class Worker:
         self._store.on_damage(self._fleet.damage)
         if not self._plan.until_done:
             self._store.patience = math.inf
-        async with self._deliveries() as deliveries:
-            self._context.deliveries = deliveries
+        async with (
+            BrowserPool.open(self._plan.rules.browser) as browsers,
+            self._deliveries() as deliveries,
+            self._parsers(),
+        ):
+            self._context.deliveries, self._context.browsers = deliveries, browsers
             joined = {
                 "worker": self.id,
                 "store": str(self._store.dsn),
@@ -171,6 +204,7 @@ class Worker:
                 "pools": ",".join(self._pools),
             }
             log.info("worker.joined", extra=joined)
+            self._context.served_pools = served_pools(await workers.all()).union(self._pools)
             async with asyncio.TaskGroup() as group:
                 running: dict[str, Callable[[], Awaitable[None]]] = {
                     "heartbeat": partial(self._send_heartbeats, workers),
@@ -180,6 +214,7 @@ class Worker:
                     "retention": partial(
                         delete_expired_pages, self._fleet.crawls, self._plan.rules, self._plan.folder
                     ),
+                    **self.chores,
                 }
                 if deliveries is not None:
                     running["deliveries"] = deliveries.run
@@ -205,6 +240,21 @@ class Worker:
         ) as deliveries:
             yield deliveries
 
+    @asynccontextmanager
+    async def _parsers(self) -> AsyncIterator[None]:
+        """Open the parse processes that all crawls share, unless one crawl has brought its pool."""
+        if self._context.parser is not None or not self._plan.roles & {"fetch", "parse"}:
+            yield
+            return
+        procs = self._plan.procs or 2 * (os.cpu_count() or 1)
+        with TemporaryDirectory(prefix="shoal-spiders-") as folder:
+            async with SharedParsers.open(max_children=procs, max_spiders=self._plan.max_spiders) as parsers:
+                self._context.parser, self._context.spider_files = parsers, SpiderFiles(Path(folder))
+                try:
+                    yield
+                finally:
+                    self._context.parser = None
+
     def summary(self, crawl: str) -> Summary:
         """Return the summary of the one crawl that was served."""
         session = self._sessions.get(crawl)
@@ -227,13 +277,13 @@ class Worker:
             try:
                 return await chore()
             except Exception as error:
-                leaves = list(_leaves(error))
-                if all(isinstance(leaf, ShoalError) for leaf in leaves):
+                found = list(leaves(error))
+                if all(isinstance(leaf, ShoalError) for leaf in found):
                     raise
                 failures = 1 if time.monotonic() - began > LONGEST_PAUSE_S else failures + 1
                 pause = pause_after(failures, refused=False)
-                why = f"{type(leaves[0]).__name__}: {leaves[0]}"
-                log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=leaves[0])
+                why = f"{type(found[0]).__name__}: {found[0]}"
+                log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=found[0])
                 await self._fleet.damage.check_all()
                 await asyncio.sleep(pause)
 
@@ -331,11 +381,20 @@ class Worker:
     async def _measure(self, workers: Heartbeats) -> None:
         while True:
             if running := [session for session in self._sessions.values() if session.is_running]:
-                served = served_pools(await workers.all()).union(self._pools)
+                beats = await workers.all()
+                self._divide_exits([beat.worker for beat in beats if "fetch" in beat.roles])
+                served = served_pools(beats).union(self._pools)
+                self._context.served_pools = served
                 for session in running:
                     with suppress(Misconfigured):  # it was deleted
                         await session.measure(served)
             await asyncio.sleep(MEASURE_EVERY_S)
+
+    def _divide_exits(self, fetching: Sequence[str]) -> None:
+        """Use the part of the exits that belongs to this worker, if the running workers divide them."""
+        exits = self._context.exits
+        if exits is not None and self._plan.rules.proxies.slice == "auto" and self.id in fetching:
+            exits.use_slice(sorted(fetching).index(self.id), len(fetching))
 
     async def _reclaim_lost(self, workers: Heartbeats) -> None:
         """Reclaim what workers that are gone have left, for as long as this one runs."""
@@ -343,10 +402,13 @@ class Worker:
             return
         while True:
             await asyncio.sleep(HEARTBEAT_EVERY_S)
-            live = [beat.worker for beat in await workers.all()]
+            beats = await workers.all()
+            live = [beat.worker for beat in beats]
             longest_s = max((session.longest_request_s for session in self._sessions.values()), default=0.0)
             if longest_s:
-                await self._fleet.lost_holders.reclaim(self.id, live, longest_s=longest_s)
+                await self._fleet.lost_holders.reclaim(
+                    self.id, live, longest_s=longest_s, ended=ended_workers(beats, self._machine)
+                )
 
     # --- ending ----------------------------------------------------------------------------------
 
@@ -356,6 +418,10 @@ class Worker:
             await self._sleep(ROUND_S)
         for session in self._sessions.values():
             await session.leave()
+        if self._context.exits is not None:
+            await self._context.exits.health.sync(force=True)
+        if self._context.learned is not None:
+            await self._context.learned.sync(force=True)
 
     async def _forward_stop(self, stop: Stop) -> None:
         """Pass requests to stop to every crawl, including those that start later."""
@@ -384,6 +450,14 @@ class Worker:
             busy=sum(session.in_flight for session in self._sessions.values()),
             draining=self._stop.drain.is_set(),
             done={name: session.done for name, session in self._sessions.items()},
+            parsing=sum(session.parsing for session in self._sessions.values()),
+            written={
+                name: sum(output.items for output in outputs)
+                for name, session in self._sessions.items()
+                if (outputs := session.output_activity)
+            },
+            committing_s=max((session.committing_s for session in self._sessions.values()), default=0.0),
+            oldest_lease_s=max((session.oldest_lease_s for session in self._sessions.values()), default=0.0),
         )
 
     async def _send_heartbeats(self, workers: Heartbeats) -> None:
@@ -404,9 +478,11 @@ class Worker:
         return Heartbeat(
             worker=self.id,
             host=os.uname().nodename,
+            machine=self._machine,
             pid=os.getpid(),
             roles=self._roles,
             pools=self._pools,
+            concurrency=self._plan.concurrency if "fetch" in self._roles else 0,
             shoal=__version__,
             started_at=self._started_at,
             beaten_at=time.time(),
@@ -418,12 +494,3 @@ class Worker:
             refused=self._refused
             | {name: session.refusal for name, session in self._sessions.items() if session.refusal},
         )
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors inside of exception groups."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

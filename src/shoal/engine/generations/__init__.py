@@ -1,0 +1,1 @@
+"""What one generation of a crawl takes over from the one before."""

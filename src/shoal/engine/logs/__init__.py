@@ -1,0 +1,1 @@
+"""What a running crawl tells people and collectors: a line per request, and spans for tracing."""
