@@ -105,7 +105,7 @@ def run(spider: Spider, subject: Page | FailedRequest) -> Yielded:
 
 def _task(subject: Page | FailedRequest) -> ParseTask:
     request = subject.request
-    fingerprint = fingerprint_of(request.method, request.url, request.body)
+    fingerprint = fingerprint_of(request.method, request.url, request.body, unique=request.unique)
     if isinstance(subject, FailedRequest):
         final = FinalFailure(subject.failure_class, subject.reason, subject.attempts)
         return ParseTask(1, fingerprint, request, request.url, subject.status, (), b"", 0.0, final)

@@ -33,7 +33,7 @@ from shoal.fetch.http.send_turn import SendTurn
 from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, FetchLimits
-from shoal.model.page import NotSent, Response
+from shoal.model.page import NotSent, Response, Timing
 
 __all__ = ["ClientContract", "OpenClient"]
 
@@ -110,6 +110,7 @@ class Turn:
         self._wait = wait
         self.calls: list[str] = []
         self.requests_at_take = -1
+        self.timing = Timing()
 
     async def take(self, address: str = "") -> float:
         self.calls.append("take")

@@ -391,6 +391,23 @@ class SinkContract:
         with pytest.raises(Rejected):
             recount(crawl.bench.output, crawl.committed)
 
+    def test_a_readable_output_yields_the_items_in_order(self, crawl: SinkCrawl) -> None:
+        read = resolve(crawl.bench.output).factory.read
+        if read is None:
+            return
+        sink = crawl.resume()
+        for start in range(0, 30, 10):
+            sink.write(items(range(start, start + 10)))
+            crawl.commit(sink)
+        for _ in range(2):  # while a crawl writes the output, and when it has ended
+            found = [json.loads(each.json) for each in read(crawl.bench.output)]
+            assert [(str(each["n"]), each["text"]) for each in found] == [(str(n), "text") for n in range(30)]
+            crawl.committed = sink.finish()
+        sink.close()
+        crawl.bench.remove()
+        with pytest.raises(Misconfigured):
+            list(read(crawl.bench.output))
+
 
 class CheckpointedSinkContract:
     """The contract of `CheckpointedSink`, for sinks whose factory has `open_checkpointed`."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shoal.frontier.contract import Frontier
+from shoal.model.adaptive_delay import Signal
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Lease, Outcome, Settlement
 from shoal.model.pace import Pace
@@ -83,10 +84,10 @@ def paths(leases: Sequence[Lease]) -> list[str]:
 
 
 async def settle(
-    frontier: Frontier, lease: Lease, outcome: Outcome, *, blocked: bool = False, sent: bool = True
+    frontier: Frontier, lease: Lease, outcome: Outcome, *, signal: Signal | None = None, sent: bool = True
 ) -> None:
     """Settle one lease and check that it is accepted."""
-    committed = await frontier.settle([Settlement(lease, outcome, blocked=blocked, sent=sent)])
+    committed = await frontier.settle([Settlement(lease, outcome, signal=signal, sent=sent)])
     assert not committed.stale
 
 

@@ -1,12 +1,16 @@
 """Dead letters: listing, replaying and purging them."""
 
+import math
+
 from shoal.frontier.contract import Frontier
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
     Acknowledgement,
     Dead,
     Done,
+    Fetched,
     Retry,
+    Settlement,
 )
 from shoal.testing.contracts.frontier.bench import (
     BLOCKED,
@@ -42,6 +46,47 @@ class DeadLettersContract:
         assert (letter.first_at, letter.died_at) == (START, START + 6.0)
         assert letter.trace == f"{lease.fingerprint:016x}"
 
+    async def test_a_dead_letter_keeps_its_reason_on_one_line_and_the_traceback_beside_it(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        await frontier.add("c", [link("1")])
+        [lease] = await take(frontier)
+        traceback = "books.py:3 in book: x\nTraceback (most recent call last):\n  ..."
+        await settle(
+            frontier, lease, Dead(Failure(FailureClass.PARSE_ERROR, "no price", 200, detail=traceback))
+        )
+
+        [letter] = [letter async for letter in frontier.reader.dead_letters("c")]
+        assert (letter.reason, letter.detail) == ("no price", traceback)
+
+    async def test_requests_that_have_not_ended_and_dead_ones_are_listed_in_their_state(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        await frontier.add("c", [link(str(number)) for number in range(700)])
+        retried, dead, fetched, done, held = (await take(frontier, 5))[:5]
+        await settle(frontier, retried, Retry(TIMEOUT, delay=60.0))
+        await settle(frontier, dead, Dead(BLOCKED))
+        await settle(frontier, fetched, Fetched(page()))
+        await settle(frontier, done, Done(page()))
+
+        open_states = ("waiting", "delayed", "leased", "parsing", "dead")
+        listed = [one async for one in frontier.reader.requests("c", open_states)]
+
+        found = {one.fingerprint: one for one in listed}
+        assert len(found) == len(listed) == 699
+        assert [found[lease.fingerprint].state for lease in (retried, dead, fetched, held)] == [
+            "delayed",
+            "dead",
+            "parsing",
+            "leased",
+        ]
+        assert sum(one.state == "waiting" for one in listed) == 695
+        assert found[held.fingerprint].url == held.request.url
+        assert (found[dead.fingerprint].host, found[dead.fingerprint].attempts) == ("a.test", 1)
+        assert found[retried.fingerprint].attempts == 1
+        only = [one.fingerprint async for one in frontier.reader.requests("c", ["delayed"])]
+        assert only == [retried.fingerprint]
+
     async def test_dead_letters_can_be_filtered_and_come_latest_first(
         self, bench: FrontierBench, frontier: Frontier
     ) -> None:
@@ -60,6 +105,26 @@ class DeadLettersContract:
             f"https://1.test/{number}" for number in (299, 297, 295)
         ]
         assert (await frontier.reader.counts("c")).dead_by_class == {"timeout": 300, "ip_blocked": 300}
+
+    async def test_the_list_of_dead_letters_continues_after_any_of_them(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        """Also after one of many that died at the same instant, as those of one batch do."""
+        await frontier.add("c", [link(str(number), host=f"{number % 3}.test") for number in range(500)])
+        leases = await take(frontier, 500)
+        for start in range(0, 500, 250):
+            await frontier.settle([Settlement(lease, Dead(TIMEOUT)) for lease in leases[start : start + 250]])
+            bench.clock.advance(1.0)
+
+        everything = [letter async for letter in frontier.reader.dead_letters("c")]
+        assert len(everything) == 500
+        for number in (0, 1, 30, 249, 250, 498, 499):
+            rest = frontier.reader.dead_letters("c", before=everything[number].position)
+            assert [letter async for letter in rest] == everything[number + 1 :]
+        instant = everything[-1].died_at
+        assert len([one async for one in frontier.reader.dead_letters("c", before=(instant, 0.0, 0))]) == 0
+        at_it = frontier.reader.dead_letters("c", before=(instant, math.inf, 0))
+        assert len([letter async for letter in at_it]) == 250
 
     async def test_replayed_requests_wait_with_all_counts_reset(
         self, bench: FrontierBench, frontier: Frontier

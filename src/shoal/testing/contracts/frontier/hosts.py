@@ -3,11 +3,11 @@
 import pytest
 
 from shoal.frontier.contract import Frontier
-from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.adaptive_delay import Signal, SlowdownRules, Spike, next_slow_factor, stretch_interval
+from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
     Dead,
     Done,
-    Gone,
     Grant,
     Released,
     Retry,
@@ -29,13 +29,15 @@ from shoal.testing.contracts.frontier.bench import (
 SENSITIVE = SlowdownRules(threshold=0.02, reach=9.0, at_least=4, window=8)
 
 
-async def respond(bench: FrontierBench, count: int, *, blocked: bool) -> None:
-    """Send `count` requests to a host, which answers or blocks them."""
+async def respond(bench: FrontierBench, count: int, failure: Failure | None = None) -> None:
+    """Send `count` requests to a host, which answers them normally or with a failure."""
     for _ in range(count):
-        bench.clock.advance(20.0)
+        bench.clock.advance(70.0)
         [lease, *_] = await take(bench.frontier, 1)
-        outcome = Dead(BLOCKED) if blocked else Done(page())
-        await settle(bench.frontier, lease, outcome, blocked=blocked)
+        await settle(bench.frontier, lease, Done(page()) if failure is None else Dead(failure))
+
+
+SIGNALS = "000110222220000345670" + "0" * 12 + "1222220"  # every kind, alone and in a row
 
 
 class HostsContract:
@@ -120,53 +122,85 @@ class HostsContract:
         [view] = await bench.frontier.hosts.all()
         assert (view.interval, view.burst) == (10.0, 1)
 
-    async def test_a_blocking_host_is_slowed_down_until_its_window_is_clear(
+    async def test_a_host_that_turns_requests_away_is_slowed_down_and_recovers(
         self, bench: FrontierBench
     ) -> None:
         frontier = bench.frontier
-        await frontier.crawls.open("c", pace=Pace(interval=1.0, burst=2, concurrency=9), slowdown=SENSITIVE)
-        await frontier.add("c", [link(str(number)) for number in range(60)])
+        await frontier.crawls.open(
+            "c", pace=Pace(interval=1.0, burst=2, concurrency=9), slowdown=SlowdownRules(at_least=4)
+        )
+        await frontier.add("c", [link(str(number)) for number in range(400)])
 
-        await respond(bench, 3, blocked=False)
+        await respond(bench, 3)
         [view] = await frontier.hosts.all()
         assert view.slow == 1.0
-        await respond(bench, 1, blocked=True)
+        await respond(bench, 1, BLOCKED)
         [view] = await frontier.hosts.all()
-        assert 9.9 < view.slow <= 10.0
-        assert view.interval == pytest.approx(view.slow)
-        assert view.burst == 1
-        assert view.failures == 1
+        assert view.slow == pytest.approx(1.05, abs=1e-4)
+        assert (view.interval, view.burst, view.failures) == (view.slow, 1, 1)
+        assert (view.trouble, view.spike) == ({"forbidden": 1}, None)
 
-        await respond(bench, 7, blocked=False)
-        assert (await frontier.hosts.all())[0].slow > 9.0  # the block is still in the window
-        await respond(bench, 1, blocked=False)
+        await respond(bench, 6, BLOCKED)
+        [view] = await frontier.hosts.all()
+        assert 2.0 < view.slow < 4.0
+        assert view.spike == Spike(Signal.FORBIDDEN, 7, 10)
+        await respond(bench, 300)
         [recovered] = await frontier.hosts.all()
         assert (recovered.slow, recovered.interval, recovered.burst) == (1.0, 1.0, 2)
+
+    async def test_every_backend_follows_the_rule_signal_by_signal(self, bench: FrontierBench) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=1.0, concurrency=9), slowdown=SENSITIVE)
+        await frontier.add("c", [link(str(number)) for number in range(len(SIGNALS))])
+        slow, interval = 1.0, 1.0
+        for position, digit in enumerate(SIGNALS):
+            bench.clock.advance(70.0)
+            [lease, *_] = await take(frontier, 1)
+            await settle(frontier, lease, Done(page()), signal=Signal(int(digit)))
+            window = SIGNALS[: position + 1][-SENSITIVE.window :]
+            if slow > 1.0 or "1" in SIGNALS[: position + 1]:  # no window before the first trouble
+                slow = next_slow_factor(slow, window, interval, SENSITIVE)
+                interval = stretch_interval(1.0, slow, SENSITIVE)
+            [view] = await frontier.hosts.all()
+            assert view.slow == slow, position
+            assert view.interval == pytest.approx(interval)
+        assert slow > 1.5
+        assert view.responses == SIGNALS[-SENSITIVE.window :]
+
+    async def test_only_429_and_503_slow_a_host_down_beyond_its_reach(self, bench: FrontierBench) -> None:
+        await bench.frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)
+        await bench.frontier.add("c", [link(str(number)) for number in range(60)])
+        await respond(bench, 25, BLOCKED)
+        assert (await bench.frontier.hosts.all())[0].slow == 1 + SENSITIVE.reach
+        await respond(bench, 10, Failure(FailureClass.TARGET_ERROR, "503", 503))
+        [view] = await bench.frontier.hosts.all()
+        assert view.slow > 30.0
+        await respond(bench, 10, Failure(FailureClass.RATE_LIMITED, "429", 429))
+        assert (await bench.frontier.hosts.all())[0].interval == SENSITIVE.ceiling
 
     async def test_a_slow_down_survives_a_restart(self, bench: FrontierBench) -> None:
         await bench.frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)
         await bench.frontier.add("c", [link(str(number)) for number in range(60)])
-        await respond(bench, 4, blocked=True)
+        await respond(bench, 9, BLOCKED)
         [view] = await bench.frontier.hosts.all()
         await bench.kill()
         await bench.frontier.crawls.open("c")
 
         [kept] = await bench.frontier.hosts.all()
-        assert kept.slow == view.slow == 10.0
+        assert kept.slow == view.slow > 2.0
 
-    async def test_requests_without_a_response_do_not_count_for_slow_down(self, bench: FrontierBench) -> None:
+    async def test_what_says_nothing_about_a_host_does_not_count(self, bench: FrontierBench) -> None:
         frontier = bench.frontier
         await frontier.crawls.open("c", pace=UNLIMITED, slowdown=SlowdownRules(at_least=2, window=4))
         await frontier.add("c", [link(str(number)) for number in range(9)])
         first, second, third, *others = await take(frontier)
-        await settle(frontier, first, Dead(BLOCKED), blocked=True)
+        await settle(frontier, first, Dead(BLOCKED))
         for lease in others:
-            await settle(frontier, lease, Retry(TIMEOUT, delay=1.0))
-        assert (await frontier.hosts.all())[0].slow == 1.0  # one response in all
+            await settle(frontier, lease, Retry(Failure(FailureClass.DNS, "no address"), delay=1.0))
         await settle(frontier, second, Released(), sent=False)
-        assert (await frontier.hosts.all())[0].slow == 1.0
-        await settle(frontier, third, Gone(404))
-        assert (await frontier.hosts.all())[0].slow > 1.0  # one of two responses was a block
+        assert (await frontier.hosts.all())[0].slow == 1.0  # one response in all
+        await settle(frontier, third, Retry(TIMEOUT, delay=1.0), sent=False)  # it accepted no connection
+        assert (await frontier.hosts.all())[0].slow > 1.0
 
     async def test_a_change_of_pace_leaves_no_credit(self, bench: FrontierBench, frontier: Frontier) -> None:
         await frontier.add("c", [link(str(number)) for number in range(9)])
@@ -211,23 +245,7 @@ class HostsContract:
 
 
 class EmbeddedHostsContract:
-    """Holds for stores with one owner: a fleet keeps slow-down windows, and has no owner that restarts."""
-
-    async def test_after_a_restart_a_slow_down_applies_until_there_are_enough_responses(
-        self, bench: FrontierBench
-    ) -> None:
-        await bench.frontier.crawls.open("c", pace=Pace(interval=1.0, burst=2), slowdown=SENSITIVE)
-        await bench.frontier.add("c", [link(str(number)) for number in range(60)])
-        await respond(bench, 4, blocked=True)
-        [view] = await bench.frontier.hosts.all()
-        await bench.kill()
-        await bench.frontier.crawls.open("c")
-
-        await respond(bench, 3, blocked=False)  # too few responses to end the slow-down
-        assert (await bench.frontier.hosts.all())[0].slow == view.slow
-        await respond(bench, 1, blocked=False)
-        [recovered] = await bench.frontier.hosts.all()
-        assert (recovered.slow, recovered.interval, recovered.burst) == (1.0, 1.0, 2)
+    """Holds for stores with one owner: a fleet has no owner that restarts."""
 
     async def test_after_a_restart_every_host_rests_one_interval(self, bench: FrontierBench) -> None:
         frontier = bench.frontier

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from shoal.frontier.contract import Frontier
@@ -22,6 +23,7 @@ from shoal.model.outcome import (
 from shoal.model.pace import Pace
 from shoal.testing.contracts.frontier.bench import (
     TIMEOUT,
+    UNLIMITED,
     FrontierBench,
     link,
     page,
@@ -33,6 +35,31 @@ from shoal.testing.contracts.frontier.bench import (
 
 
 class SettlingContract:
+    async def test_what_robots_txt_filtered_can_be_queued_again_once(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        links = [link(str(number)) for number in range(5)]
+        await frontier.add("c", links)
+        robots, other, gone, *kept = await take(frontier, 5)
+        await settle(frontier, robots, Filtered(FailureClass.ROBOTS))
+        await settle(frontier, other, Filtered(FailureClass.SCOPE))
+        await settle(frontier, gone, Gone(404))
+        for lease in kept:
+            await settle(frontier, lease, Done(page()))
+
+        never_seen = link("9")
+        assert await frontier.readmit("c", [*links, *links, never_seen]) == 1
+        assert await frontier.readmit("c", links) == 0
+
+        assert (await frontier.add("c", [*links, never_seen])).new == 1
+        counts = await frontier.reader.counts("c")
+        assert (counts.accepted, counts.waiting, counts.filtered) == (6, 2, 1)
+        assert counts.filtered_by_rule == {"scope": 1}
+        again = next(lease for lease in await take(frontier, 5) if lease.fingerprint == robots.fingerprint)
+        assert (again.request, again.attempt) == (robots.request, 1)
+        await settle(frontier, again, Filtered(FailureClass.ROBOTS))
+        assert await frontier.readmit("c", links) == 1
+
     @pytest.mark.parametrize(
         ("outcome", "state"),
         [
@@ -77,6 +104,53 @@ class SettlingContract:
         await bench.kill()
         await bench.frontier.crawls.open("c")
         assert await take(bench.frontier) == []
+
+    @pytest.mark.parametrize(
+        "outcome",
+        [
+            Retry(TIMEOUT, delay=0.0, charged=False),
+            Retry(TIMEOUT, delay=5.0),
+            Released(),
+            Released(delay=5.0),
+        ],
+        ids=str,
+    )
+    async def test_a_request_can_be_tried_next_in_another_pool(
+        self, bench: FrontierBench, frontier: Frontier, outcome: Retry | Released
+    ) -> None:
+        await frontier.add("c", [link("1"), link("2")])
+        first, second = await take(frontier)
+        moved = msgspec.structs.replace(first.request, pool="browser", data={"n": 1})
+        await settle(frontier, first, msgspec.structs.replace(outcome, instead=moved))
+        await settle(frontier, second, Done(page()))
+        assert (await frontier.add("c", [link("1")])).duplicate == 1  # its identity is the same
+        bench.clock.advance(10.0)
+
+        assert await take(frontier) == []
+        [lease] = await take(frontier, pools=("browser",))
+        assert (lease.request, lease.fingerprint) == (moved, first.fingerprint)
+        is_charged = isinstance(outcome, Retry) and outcome.charged
+        assert (lease.attempt, lease.rests) == (
+            1 + is_charged,
+            int(isinstance(outcome, Retry) and not is_charged),
+        )
+        await settle(frontier, lease, Done(page()))
+        assert await states(frontier) == {"done": 2}
+
+    async def test_a_request_that_has_changed_pools_is_there_after_a_kill(self, bench: FrontierBench) -> None:
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
+        await bench.frontier.add("c", [link("1")])
+        [lease] = await take(bench.frontier)
+        moved = msgspec.structs.replace(lease.request, pool="browser")
+        await settle(bench.frontier, lease, Released(instead=moved))
+        await bench.kill()
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
+        bench.clock.advance(10.0)
+
+        assert await take(bench.frontier) == []
+        [again] = await take(bench.frontier, pools=("browser",))
+        assert again.request == moved
+        assert (await bench.frontier.reader.audit("c")).problems == []
 
     async def test_links_are_added_with_the_settlement_of_their_page(self, frontier: Frontier) -> None:
         await frontier.add("c", [link("1")])
@@ -236,8 +310,9 @@ class SettlingContract:
         assert paths(await take(frontier)) == ["b.test/x"]  # all requests of the host wait
         assert (await frontier.lease(holder="w", limit=1, ttl=60.0)).wait == 30.0
         bench.clock.advance(30.0)
-        again, other = await take(frontier)
-        assert paths([again, other]) == ["a.test/1", "a.test/2"]
+        [again] = await take(frontier)
+        bench.clock.advance(1.0)  # 429 also slows a host down
+        assert paths([again, *await take(frontier)]) == ["a.test/1", "a.test/2"]
         assert (again.attempt, again.rests) == (1, 1)
 
     async def test_a_rest_survives_a_restart_and_is_never_shortened(
@@ -254,7 +329,9 @@ class SettlingContract:
         bench.clock.advance(49.0)
         assert await take(bench.frontier) == []
         bench.clock.advance(1.0)
-        assert len(await take(bench.frontier)) == 3
+        assert len(await take(bench.frontier)) == 1
+        bench.clock.advance(1.0)  # 429 also slows a host down
+        assert len(await take(bench.frontier)) == 1
 
     async def test_a_delay_survives_a_restart(self, bench: FrontierBench, frontier: Frontier) -> None:
         await frontier.add("c", [link("1")])

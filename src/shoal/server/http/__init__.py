@@ -1,0 +1,1 @@
+"""Requests and answers: routes as data, the ASGI application, its OpenAPI document, limits on connections."""

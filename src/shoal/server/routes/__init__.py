@@ -1,0 +1,1 @@
+"""The handlers of the API by topic; `table` has all routes."""
