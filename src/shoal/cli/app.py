@@ -6,27 +6,24 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli.commands import (
-    crawl,
-    delete,
-    demo,
-    dlq,
+from shoal.cli.commands.control import delete, dlq, host, pause, proxy, schedule, token
+from shoal.cli.commands.inspect import (
+    alerts,
     doctor,
-    export,
-    fleet,
-    host,
-    init,
-    pause,
+    graph,
     plan,
-    reparse,
+    report,
     shell,
+    sql,
     status,
-    submit,
     top,
     trace,
+    try_page,
+    urls,
     verify,
-    worker,
 )
+from shoal.cli.commands.reprocess import diff, export, reparse
+from shoal.cli.commands.run import autoscale, crawl, demo, fleet, init, serve, submit, worker
 from shoal.cli.input.crawl_options import CrawlOptions
 from shoal.cli.input.options import add_command, examples
 from shoal.cli.plugin_commands import PluginGroup, style_help
@@ -46,27 +43,47 @@ app = typer.Typer(
         ("Your spider", "shoal crawl books.py"),
     ),
 )
-add_command(app, "crawl", CrawlOptions, crawl.command, epilog=crawl.EXAMPLES)
-add_command(app, "submit", CrawlOptions, submit.command, epilog=submit.EXAMPLES)
-app.command("worker", epilog=worker.EXAMPLES)(worker.command)
-add_command(app, "fleet", fleet.FleetOptions, fleet.command, epilog=fleet.EXAMPLES)
-app.command("status", epilog=status.EXAMPLES)(status.command)
-app.command("top", epilog=top.EXAMPLES)(top.command)
-app.command("verify", epilog=verify.EXAMPLES)(verify.command)
-app.command("trace", epilog=trace.EXAMPLES)(trace.command)
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(host.app, name="host")
-app.command("plan", epilog=plan.EXAMPLES)(plan.command)
-app.command("pause", epilog=pause.PAUSE_EXAMPLES)(pause.pause_command)
-app.command("resume", epilog=pause.RESUME_EXAMPLES)(pause.resume_command)
-app.command("delete", epilog=delete.EXAMPLES)(delete.command)
+_START, _WATCH, _STEER = "Start here", "Watch and inspect", "Steer"
+_DATA, _FLEET, _OPERATE = "Data of a crawl", "Fleet", "Operate"
+
+app.command("demo", epilog=demo.EXAMPLES, rich_help_panel=_START)(demo.command)
+add_command(app, "crawl", crawl.RunOptions, crawl.command, epilog=crawl.EXAMPLES, panel=_START)
+app.command("init", epilog=init.EXAMPLES, rich_help_panel=_START)(init.command)
+app.command("try", epilog=try_page.EXAMPLES, rich_help_panel=_START)(try_page.command)
+app.command("shell", epilog=shell.EXAMPLES, rich_help_panel=_START)(shell.command)
+app.command("plan", epilog=plan.EXAMPLES, rich_help_panel=_START)(plan.command)
+
+app.command("status", epilog=status.EXAMPLES, rich_help_panel=_WATCH)(status.command)
+app.command("top", epilog=top.EXAMPLES, rich_help_panel=_WATCH)(top.command)
+app.command("serve", epilog=serve.EXAMPLES, rich_help_panel=_WATCH)(serve.command)
+app.command("verify", epilog=verify.EXAMPLES, rich_help_panel=_WATCH)(verify.command)
+app.command("trace", epilog=trace.EXAMPLES, rich_help_panel=_WATCH)(trace.command)
+add_command(app, "urls", urls.UrlOptions, urls.command, epilog=urls.EXAMPLES, panel=_WATCH)
+app.command("graph", epilog=graph.EXAMPLES, rich_help_panel=_WATCH)(graph.command)
+app.command("sql", epilog=sql.EXAMPLES, rich_help_panel=_WATCH)(sql.command)
+app.command("report", epilog=report.EXAMPLES, rich_help_panel=_WATCH)(report.command)
+app.command("alerts", epilog=alerts.EXAMPLES, rich_help_panel=_WATCH)(alerts.command)
+
+app.add_typer(dlq.app, name="dlq", rich_help_panel=_STEER)
+app.command("pause", epilog=pause.PAUSE_EXAMPLES, rich_help_panel=_STEER)(pause.pause_command)
+app.command("resume", epilog=pause.RESUME_EXAMPLES, rich_help_panel=_STEER)(pause.resume_command)
+app.add_typer(host.app, name="host", rich_help_panel=_STEER)
+app.add_typer(proxy.app, name="proxy", rich_help_panel=_STEER)
+app.add_typer(schedule.app, name="schedule", rich_help_panel=_STEER)
+app.command("delete", epilog=delete.EXAMPLES, rich_help_panel=_STEER)(delete.command)
 app.command("forget", epilog=delete.EXAMPLES, hidden=True)(delete.command)  # former name
-add_command(app, "reparse", reparse.ReparseOptions, reparse.command, epilog=reparse.EXAMPLES)
-add_command(app, "export", export.ExportOptions, export.command, epilog=export.EXAMPLES)
-app.command("shell", epilog=shell.EXAMPLES)(shell.command)
-app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
-app.command("init", epilog=init.EXAMPLES)(init.command)
-app.command("demo", epilog=demo.EXAMPLES)(demo.command)
+
+add_command(app, "export", export.ExportOptions, export.command, epilog=export.EXAMPLES, panel=_DATA)
+add_command(app, "reparse", reparse.ReparseOptions, reparse.command, epilog=reparse.EXAMPLES, panel=_DATA)
+app.command("diff", epilog=diff.EXAMPLES, rich_help_panel=_DATA)(diff.command)
+
+add_command(app, "fleet", fleet.FleetOptions, fleet.command, epilog=fleet.EXAMPLES, panel=_FLEET)
+add_command(app, "submit", CrawlOptions, submit.command, epilog=submit.EXAMPLES, panel=_FLEET)
+app.command("worker", epilog=worker.EXAMPLES, rich_help_panel=_FLEET)(worker.command)
+app.command("autoscale", epilog=autoscale.EXAMPLES, rich_help_panel=_FLEET)(autoscale.command)
+
+app.command("doctor", epilog=doctor.EXAMPLES, rich_help_panel=_OPERATE)(doctor.command)
+app.add_typer(token.app, name="token", rich_help_panel=_OPERATE)
 
 
 def _print_version(wanted: bool) -> None:
@@ -111,7 +128,14 @@ def _format_help(one: typer.core.TyperCommand | typer.core.TyperGroup) -> None:
     if not isinstance(one, PluginGroup):  # that does it by itself
         style_help(one)
     for parameter in one.params:
+        if isinstance(parameter, typer.core.TyperOption):
+            _hide_range(parameter)
         if isinstance(parameter, typer.core.TyperArgument):
             parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # not `<list[str]>`
     for other in getattr(one, "commands", {}).values():
         _format_help(other)
+
+
+def _hide_range(option: typer.core.TyperOption) -> None:
+    """Leave `[0<=x<=1000000000000]` out of the help; a value out of range is an error that names it."""
+    option._get_number_range_help_str = lambda: None  # type: ignore[method-assign]

@@ -4,7 +4,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from typer.exceptions import TyperException
 
@@ -14,7 +14,7 @@ from shoal.cli.process.exit_codes import ExitCode, exit_code_for
 from shoal.cli.views.output import print_message
 from shoal.cli.views.streams import safe_streams
 from shoal.model.disk import disk_error
-from shoal.model.errors import DataFault, ShoalError
+from shoal.model.errors import DataFault, ShoalError, leaves
 
 _CTRL_C = 130  # what Typer returns for Ctrl-C while no handler of Shoal is installed
 
@@ -62,30 +62,21 @@ def _report_usage(error: TyperException) -> ExitCode:
 def _report_error(error: BaseException) -> ExitCode:
     if os.environ.get("SHOAL_DEBUG") == "1":
         traceback.print_exception(error)
-    leaves = [disk_error(leaf) or leaf for leaf in _leaves(error)]
-    raised = [leaf for leaf in leaves if isinstance(leaf, ShoalError)]
-    if len(raised) == len(leaves):
+    found = [disk_error(leaf) or leaf for leaf in leaves(error)]
+    raised = [leaf for leaf in found if isinstance(leaf, ShoalError)]
+    if len(raised) == len(found):
         code = exit_code_for(raised[0])
         if code is not ExitCode.CLOSED_PIPE:  # the reader is gone
             print_message(str(raised[0]))
         return code
-    if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
+    if any(isinstance(leaf, KeyboardInterrupt) for leaf in found):
         return ExitCode.INTERRUPTED
-    if damage := next((leaf for leaf in leaves if isinstance(leaf, DataFault)), None):
+    if damage := next((leaf for leaf in found if isinstance(leaf, DataFault)), None):
         print_message(
             f"store: data that cannot be read: {damage}; a running worker sets it aside when it meets it"
         )
         return ExitCode.UNAVAILABLE
     return _report_bug(error)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors inside of exception groups."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _report_bug(error: BaseException) -> ExitCode:

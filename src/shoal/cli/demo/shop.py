@@ -52,6 +52,7 @@ class Reply:
     body: str = ""
     kind: str = "text/html; charset=utf-8"
     location: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def _products(categories: list[str]) -> Iterator[Product]:

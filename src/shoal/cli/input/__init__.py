@@ -1,0 +1,1 @@
+"""What a command reads: options, targets, start URLs, settings, confirmations, secrets."""

@@ -41,9 +41,16 @@ Verbose = Annotated[
         "-v",
         count=True,
         metavar="",
-        help="Log what happens; -vv: everything.",
+        help="One line per request; -vv: items and skipped links too.",
         show_default=False,
     ),
+]
+LogFormat = Annotated[
+    str, option("--log-format", "text|json", "Log lines as text, or as JSON objects.", default="text")
+]
+Arguments = Annotated[
+    list[str] | None,
+    option("--argument -a", "NAME=VALUE", "An argument of the spider; repeatable."),
 ]
 Yes = Annotated[bool, option("--yes -y", "", "Do not ask for confirmation.")]
 Crawl = Annotated[str | None, option("--crawl", "NAME", "Only this crawl.", default="all")]
@@ -56,18 +63,19 @@ def add_command(
     run: Callable[[Options], int | None],
     *,
     epilog: str,
+    panel: str | None = None,
 ) -> None:
     """Add a command whose arguments and options are the fields of the dataclass `options`.
 
     Typer reads the fields from the constructor and calls it; `run` receives the result and returns the exit
-    code. Its docstring is the help of the command.
+    code. Its docstring is the help of the command, which is listed in `panel`.
     """
 
     class _Command(TyperCommand):
         def invoke(self, ctx: Any) -> int | None:
             return run(super().invoke(ctx))
 
-    app.command(name, cls=_Command, help=run.__doc__, epilog=epilog)(options)
+    app.command(name, cls=_Command, help=run.__doc__, epilog=epilog, rich_help_panel=panel)(options)
 
 
 def examples(*lines: tuple[str, str]) -> str:

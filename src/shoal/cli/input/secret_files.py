@@ -13,6 +13,7 @@ from shoal.model.errors import Misconfigured
 _MAX_FILE_BYTES = 1 << 16
 VARIABLES = (
     "SHOAL_STORE",
+    "SHOAL_PROXY_LIST",
     "PGPASSWORD",
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",

@@ -1,5 +1,6 @@
 """Settings in layers: defaults, then `shoal.toml`, then `SHOAL_*` variables, then flags."""
 
+import logging
 import os
 import stat
 from collections.abc import Mapping
@@ -9,8 +10,11 @@ from pathlib import Path
 from shoal.model.configuration.configure import configure, from_environment, from_tree, parse_setting
 from shoal.model.configuration.toml_text import parse_toml
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.exits.exit import has_password
 from shoal.model.settings import Settings
 from shoal.services.store_address import check_address
+
+log = logging.getLogger(__name__)
 
 FILE = "shoal.toml"
 SWITCHES = frozenset({"SHOAL_DEBUG"})  # variables that are not settings
@@ -21,10 +25,13 @@ _MAX_FILE_BYTES = 1 << 20
 class LoadedSettings:
     settings: Settings
     overrides: frozenset[str]  # settings of [crawl] that the user has set: they beat the spider's
+    typed: frozenset[str] = frozenset()  # of those, the ones that a flag has set
 
 
 def load_settings(flags: Mapping[str, object], *, config: str | None = None) -> LoadedSettings:
     """Merge the layers of this process; raise `Misconfigured` for the first value that is not valid."""
+    if isinstance(exits := flags.get("proxies.list"), list) and any(map(has_password, exits)):
+        log.warning("proxies.password_visible", extra={"instead": "--proxy FILE, or SHOAL_PROXY_LIST"})
     return merge_layers(flags, environ=os.environ, file=_find(config))
 
 
@@ -45,13 +52,18 @@ def merge_layers(
     crawl = (one.key.partition("crawl.")[2] for one in given)
     settings = configure(given)
     check_address(settings.store)
-    return LoadedSettings(settings, frozenset(name for name in crawl if name))
+    typed = (key.partition("crawl.")[2] for key in flags)
+    return LoadedSettings(
+        settings, frozenset(name for name in crawl if name), frozenset(name for name in typed if name)
+    )
 
 
 def flag_of(key: str) -> str:
     """Return the flag that sets a key: `crawl.max_pages` is `--max-pages`."""
     if key == "worker.allow_outputs":
         return "--allow-output"  # repeatable: each names one
+    if key == "proxies.list":
+        return "--proxy"
     return "--" + key.rpartition(".")[2].replace("_", "-")
 
 

@@ -1,15 +1,18 @@
 """Parse TARGET: start URLs, a spider file, or a spider in a module."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from os.path import exists  # False for a name that no file can have
 
-from shoal.cli.input.seeds import start_url
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.start_url import start_url
 from shoal.model.url import host_key
+from shoal.spider.arguments import parse_arguments
 from shoal.spider.source import PlainSpider, SpiderFile, SpiderModule, SpiderSource
 
+_IN_FILE = re.compile(r"(.+\.(?:py|toml)):([A-Za-z_]\w*)")
 _IN_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _FIELD = re.compile(r"([^\W\d]\w*)=(.+)", re.DOTALL)
 
@@ -20,14 +23,30 @@ class Target:
     seeds: tuple[str, ...] = ()  # empty, and no --seeds: the spider's start URLs
 
 
-def read_target(targets: Sequence[str], items: Sequence[str] = (), listed: str = "") -> Target:
+def read_target(
+    targets: Sequence[str],
+    items: Sequence[str] = (),
+    listed: str = "",
+    arguments: Sequence[str] = (),
+    *,
+    sitemaps: Sequence[str] = (),
+) -> Target:
     """Return the spider and start URLs that TARGET names; `items` are fields for a crawl without a spider.
 
-    `listed` is the first URL of --seeds, if there is one; TARGET may then be empty.
+    `listed` is the first URL of --seeds, if there is one; TARGET may then be empty, as with `sitemaps`.
+    `arguments` are the NAME=VALUE pairs of -a, for a spider.
     """
+    given = parse_arguments(arguments)
+    named = [sitemap for sitemap in sitemaps if sitemap != "auto"]
+    if not targets and not listed and not named:
+        raise Misconfigured(
+            "nothing to crawl: name a URL, a spider (books.py, module:name), --seeds FILE or --sitemap URL"
+        )
     if not targets and not listed:
-        raise Misconfigured("nothing to crawl: name a URL, a spider (books.py, module:name), or --seeds FILE")
+        return Target(PlainSpider(host_key(_url(named[0])), (), read_fields(items)))
     if not targets or "://" in targets[0]:
+        if given:
+            raise Misconfigured("-a is for spiders: name one (books.py, module:name) before the URLs")
         start = tuple(_url(target) for target in targets)
         # Named after the host, so that the same command resumes the same crawl.
         name = host_key((*start, listed)[0])
@@ -39,16 +58,29 @@ def read_target(targets: Sequence[str], items: Sequence[str] = (), listed: str =
     if items:
         raise Misconfigured("--item is for crawls without a spider; the spider defines what to extract")
     seeds = tuple(_url(target) for target in rest)
-    if first.endswith((".py", ".toml")):
-        if not Path(first).exists():
-            raise Misconfigured(f"no such spider file: {first}")
-        return Target(SpiderFile(first), seeds)
-    if _IN_MODULE.fullmatch(first):
+    in_file = None if exists(first) else _IN_FILE.fullmatch(first)
+    path, attribute = in_file.groups() if in_file else (first, "")
+    if path.endswith((".py", ".toml")):
+        if not exists(path):
+            raise Misconfigured(f"no such spider file: {path}")
+        return Target(SpiderFile(path, attribute, given), seeds)
+    if names_module(first):
         module, _, attribute = first.partition(":")
-        return Target(SpiderModule(module, attribute), seeds)
+        return Target(SpiderModule(module, attribute, given, os.getcwd()), seeds)
     raise Misconfigured(
-        f"{first!r} is not a URL, a spider file (.py, .toml) or module:spider; did you mean https://{first} ?"
+        f"{first!r} is not a URL, a spider file (books.py, books.toml, books.py:name) or module:spider;"
+        f" did you mean https://{first} ?"
     )
+
+
+def names_module(text: str) -> bool:
+    """Return whether a TARGET has the form of a spider in a module: `package.module:name`."""
+    return _IN_MODULE.fullmatch(text) is not None
+
+
+def names_file(target: str) -> bool:
+    """Return whether TARGET names a file of spiders, or a spider in one."""
+    return target.endswith((".py", ".toml")) or _IN_FILE.fullmatch(target) is not None
 
 
 def _url(text: str) -> str:

@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     NOT_VERIFIED = 5
     BAD_LINES = 6
     NO_CRAWL = 7
+    KEPT = 8
     BUG = 70  # EX_SOFTWARE of sysexits.h
     CLOSED_PIPE = 141  # what a shell reports for a command that SIGPIPE ended
 
@@ -28,6 +29,7 @@ MEANING = {
     ExitCode.NOT_VERIFIED: "data is lost: verify found a problem, or a crawl or archived pages are gone",
     ExitCode.BAD_LINES: "finished, but some lines of --seeds are not start URLs and were skipped",
     ExitCode.NO_CRAWL: "verify found a store without any crawl: it is new, or everything in it is lost",
+    ExitCode.KEPT: "--again or --fresh has failed: the outputs of the last run were left as they are",
     ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",
     ExitCode.CLOSED_PIPE: "the reader of the output closed the pipe before all of it was written",
 }

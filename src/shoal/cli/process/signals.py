@@ -10,13 +10,24 @@ from contextlib import contextmanager
 from shoal.services.crawl import Stop
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_COLONS = re.compile(r"^((?:--proxy=)?[^\s/:]+:\d+):[^/].*")  # an exit: HOST:PORT:USER:PASSWORD
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def resume_command(arguments: Sequence[str]) -> str:
     """Return the command that resumes this one: the same, without `--fresh` and without passwords."""
-    kept = [_PASSWORD.sub("***@", argument) for argument in arguments if argument != "--fresh"]
+    left_out = ("--fresh", "--yes", "-y")
+    kept = [
+        _COLONS.sub(r"\1:***", _PASSWORD.sub("***@", argument))
+        for argument in arguments
+        if argument not in left_out
+    ]
     return shlex.join(["shoal", *kept])
+
+
+def interrupt() -> None:
+    """Do what Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""What a command prints: screens, tables, summaries; wrapped, printable and in plain words."""

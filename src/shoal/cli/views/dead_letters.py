@@ -15,13 +15,15 @@ def _place(letter: "DeadLetter") -> tuple[str, int, int]:
     return ref.segment, ref.offset, ref.length
 
 
-def letter_lines(letters: Sequence["DeadLetter"]) -> Iterator[str]:
-    """Yield two lines per letter: time, class and URL; then attempts and reason."""
+def letter_lines(letters: Sequence["DeadLetter"], *, more: bool = False) -> Iterator[str]:
+    """Yield two lines per letter: time, class and URL; then attempts and reason. `more`: it has others."""
     if not letters:
         yield "no dead letters"
     for letter in letters:
         yield f"{utc_time(letter.died_at)}  {letter.kind.value}  {letter.request.url}"
         yield f"    {letter.crawl}: {plural(letter.attempts, 'attempt')}; {quote_value(letter.reason)}"
+    if more:
+        yield f"these are the latest {len(letters)}; --limit N lists more, shoal status counts all by class"
 
 
 def letter_details(letter: "DeadLetter") -> Iterator[str]:
@@ -50,3 +52,6 @@ def letter_details(letter: "DeadLetter") -> Iterator[str]:
     ):
         if value:
             yield f"  {name:<9} {value}"
+    if letter.detail:
+        yield "  traceback"
+        yield from (f"    {line}" for line in letter.detail.split("\n"))

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from shoal.cli.views.output import one_line
+from shoal.cli.views.wrap import window_width, wrap
 from shoal.services.crawl import Snapshot
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class LogLines(NoDisplay):
 
     def message(self, text: str) -> None:
         try:
-            print(f"shoal: {one_line(text)}", file=sys.stderr, flush=True)
+            lines = wrap(f"shoal: {one_line(text)}", window_width(sys.stderr))
+            print("\n".join(lines), file=sys.stderr, flush=True)
         except OSError:
             self._lost()
 
@@ -111,7 +113,8 @@ class LiveScreen:
 
     def message(self, text: str) -> None:
         try:
-            self._console.print(f"shoal: {one_line(text)}", markup=False, soft_wrap=True)
+            for line in wrap(f"shoal: {one_line(text)}", self._console.width):
+                self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         except OSError:
             self._lost()
 
@@ -123,22 +126,24 @@ class LiveScreen:
 
 
 def choose_display(
-    *, silent: bool, terminal: bool, environ: Mapping[str, str], lost: Callable[[], None]
+    *,
+    silent: bool,
+    terminal: bool,
+    environ: Mapping[str, str],
+    lost: Callable[[], None],
+    hint: str = "",
 ) -> Display:
-    """Return the display that the terminal can show."""
+    """Return the display that the terminal can show; `hint` names the key that stops the crawl."""
     if silent:
         return NoDisplay()
     if terminal and can_draw(environ):
         from shoal.cli.views.crawl_screen import Screen
 
-        return LiveScreen(lost, Screen())
+        return LiveScreen(lost, Screen(hint))
     return LogLines(lost)
 
 
 def can_draw(environ: Mapping[str, str]) -> bool:
     """Return whether the terminal that these variables describe can show a screen."""
-    # The screen needs a terminal that moves the cursor and a locale that has its characters. Python reports
-    # UTF-8 even where the locale is C, so the variables decide.
-    locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C"
-    moves = environ.get("TERM", "") not in ("", "dumb", "unknown")
-    return moves and "utf" in locale.lower()
+    # It must move the cursor. A locale without the characters of the screen gets others.
+    return environ.get("TERM", "") not in ("", "dumb", "unknown")

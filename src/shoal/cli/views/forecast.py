@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from shoal.cli.views.format import duration, plural, size
 from shoal.services.inspect.capacity import addresses_cost, concurrency_needed, traffic_cost
-from shoal.services.inspect.plan import Plan
+from shoal.services.inspect.plan import Plan, compare_exits
+from shoal.services.inspect.volume import KNOWN_PER_PAGE, WAITING_PER_PAGE, Volume, VolumeAdvice
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -69,9 +70,32 @@ def _costs(plan: Plan) -> Iterator[str]:
         seconds = plan.forecast.drain if math.isfinite(plan.forecast.drain) else 0.0
         cost = addresses_cost(prices.addresses, prices.per_address, seconds)
         yield f"  addresses   {cost:,.2f} for {prices.addresses:,} at {prices.per_address:g} a month"
+    if (found := compare_exits(plan)) is not None:
+        kind, even = found
+        how = "by the GB" if kind == "residential" else "by the address"
+        yield f"  exits       {kind}, paid {how}: from {even:,.1f} GB on, addresses cost less"
 
 
 def _rate(rate: float) -> str:
     if math.isinf(rate):
         return "any number of pages/s"
     return f"{rate:,.0f} pages/s" if rate >= 100 else f"{rate:.3g} pages/s"
+
+
+def volume_lines(volume: Volume, advice: VolumeAdvice) -> Iterator[str]:
+    """Yield what a number of pages per day needs."""
+    yield f"plan: {round(volume.per_day):,} pages per day ({advice.volume_class})"
+    yield f"  speed       {_rate(advice.per_second)}, {advice.per_minute:,.0f} pages per minute"
+    yield f"  a page      takes {duration(volume.latency)} and {size(volume.page_bytes)}"
+    pace = f"at {volume.rate:g} requests per second each" if volume.rate else "without a limit"
+    yield f"  hosts       at least {advice.hosts:,}, {pace}"
+    yield f"  workers     {advice.workers:,}, with {plural(advice.slots, 'request')} at once in all"
+    known = f"{KNOWN_PER_PAGE} known and {WAITING_PER_PAGE} waiting URLs per page of a day"
+    yield f"  store       {size(advice.store_bytes)} of memory, for {known}"
+    yield f"  exits       {advice.exits}, if sites need them"
+    cost = (
+        "" if advice.traffic_cost is None else f", {advice.traffic_cost:,.2f} at {volume.price_gb:g} per GB"
+    )
+    yield f"  traffic     {advice.gb_per_month:,.1f} GB per month{cost}"
+    if advice.addresses_cost is not None:
+        yield f"  addresses   {volume.addresses:,} for {advice.addresses_cost:,.2f} per month"

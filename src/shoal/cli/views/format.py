@@ -9,6 +9,7 @@ from shoal.model.format import count, duration, plural, size
 
 __all__ = [
     "by_count",
+    "by_reason",
     "count",
     "duration",
     "plural",
@@ -21,6 +22,7 @@ __all__ = [
 
 _BARS = "▁▂▃▄▅▆▇█"
 MAX_VALUE_CHARS = 8_000
+MAX_REASONS_SHOWN = 10
 _UNQUOTED = re.compile(r'[^\s"=]+')
 
 
@@ -28,6 +30,15 @@ def by_count(counts: Mapping[str, int]) -> str:
     """Return counts, largest first: `timeout 3, dns 1`."""
     largest_first = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     return ", ".join(f"{name} {number:,}" for name, number in largest_first)
+
+
+def by_reason(counts: Mapping[str, int]) -> str:
+    """Return how many items were dropped, and for which reasons: `3 items (no price 2, sold out 1)`."""
+    most = dict(sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:MAX_REASONS_SHOWN])
+    rest = sum(counts.values()) - sum(most.values())
+    reasons = by_count({quote_value(reason): number for reason, number in most.items()})
+    more = f", for other reasons {rest:,}" if rest else ""
+    return f"{plural(sum(counts.values()), 'item')} ({reasons}{more})"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
+from shoal.cli.views.wrap import window_width, wrap
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.printable import printable
 
@@ -15,9 +16,13 @@ class ClosedPipe(ShoalError):
     """The reader of standard output closed it."""
 
 
-def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
-    """Write the lines of a result. None of them can become two, whatever text it shows."""
-    _write("\n".join(map(printable, lines)), stream)
+def print_lines(lines: Iterable[str], stream: TextIO | None = None, *, whole: bool = False) -> None:
+    """Write the lines of a result. None of them can become two, whatever text it shows.
+
+    On a terminal, they are wrapped between words, unless they have to stay `whole`: data, code to paste.
+    """
+    width = 0 if whole else window_width(stream or sys.stdout)
+    _write("\n".join(part for line in lines for part in wrap(line, width)), stream)
 
 
 def print_line(text: str, stream: TextIO | None = None) -> None:
@@ -67,8 +72,9 @@ def one_line(text: str) -> str:
 
 
 def print_message(text: str) -> None:
-    """Write one line to standard error; ignore that it is closed."""
+    """Write a message to standard error, on one line unless that is a terminal; ignore that it is closed."""
     try:
-        print(f"shoal: {one_line(text)}", file=sys.stderr, flush=True)
+        lines = wrap(f"shoal: {one_line(text)}", window_width(sys.stderr))
+        print("\n".join(lines), file=sys.stderr, flush=True)
     except OSError:
         return

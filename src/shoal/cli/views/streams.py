@@ -6,8 +6,9 @@ log lines, tracebacks and the libraries that we use all write through it. Only a
 sequences.
 """
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -70,10 +71,45 @@ def own_text() -> Iterator[None]:
             stream.trusted = False
 
 
+_DRAWN = str.maketrans("━─…▁▂▃▄▅▆▇█", "=-~_.:-=+*#")  # one character for one, so that columns stay
+
+
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # PEP 538: what Python sets LC_CTYPE to
+
+
+def drawing_encoding(stream: object, environ: Mapping[str, str]) -> str:
+    """Return the encoding of a terminal: that of the stream, unless the locale has less.
+
+    Python writes UTF-8 even where the locale is C, and sets LC_CTYPE to that, so the other variables decide.
+    """
+    character_type = environ.get("LC_CTYPE", "")
+    if character_type in _COERCED:
+        character_type = ""
+    locale = environ.get("LC_ALL") or character_type or environ.get("LANG") or "C"
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    if "utf" in encoding.lower() and "utf" not in locale.lower():
+        return "latin-1" if "8859" in locale or "latin" in locale.lower() else "ascii"
+    return encoding
+
+
+def drawable(text: str, encoding: str) -> str:
+    """Return text with characters that the encoding has, as many as before."""
+    if text.isascii() or "utf" in encoding.lower():
+        return text
+    try:
+        return text.translate(_DRAWN).encode(encoding, "replace").decode(encoding)
+    except LookupError:
+        return text.translate(_DRAWN).encode("ascii", "replace").decode()
+
+
 def open_console(*, stderr: bool = False) -> "Console":
     """Return a console for a screen. It writes its own escape sequences, and text only in printable form."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
+
+    stream = sys.stderr if stderr else sys.stdout
+    file = getattr(stream, "unsafe", stream)
+    encoding = drawing_encoding(file, os.environ)
 
     class SafeConsole(Console):
         def render(
@@ -83,7 +119,7 @@ def open_console(*, stderr: bool = False) -> "Console":
                 if segment.control or segment.text == "\n":
                     yield segment
                 else:
-                    yield Segment(printable(segment.text, keep="\n"), segment.style)
+                    text = drawable(printable(segment.text, keep="\n"), encoding)
+                    yield Segment(text, segment.style)
 
-    stream = sys.stderr if stderr else sys.stdout
-    return SafeConsole(file=getattr(stream, "unsafe", stream), highlight=False)
+    return SafeConsole(file=file, highlight=False)

@@ -1,6 +1,5 @@
 """The screen of `shoal top`: the crawls of a store, bottlenecks, workers and slowest hosts."""
 
-import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +7,17 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 
-from shoal.cli.views.crawl_screen import STATES, Line, figure_line, progress_bar, state_figures, to_segments
+from shoal.cli.views.exits import spending_text
 from shoal.cli.views.format import by_count, count, duration, plural, sparkline, table
+from shoal.cli.views.hosts import host_lines, stored_host
+from shoal.cli.views.lines import Line, figure_lines, figures_of, progress_bar, shorten, to_segments
+from shoal.cli.views.words import AHEAD, ENDED, counts_ahead, counts_ended, plain_counts
 from shoal.cli.views.workers import crawls_of, doing_of, mixed_versions, roles_of, sandbox_lines
-from shoal.services.inspect.bottlenecks import find_bottlenecks, host_remark
-from shoal.services.inspect.monitor import HostQueue, Overview, seconds_left
+from shoal.model.alert import Alert, Level
+from shoal.model.exits.spending import WARN_AT
+from shoal.model.printable import printable
+from shoal.services.inspect.bottlenecks import Bottleneck, beyond_alerts, find_bottlenecks
+from shoal.services.inspect.monitor import Overview
 from shoal.services.inspect.status import CrawlStatus, FleetStatus
 
 if TYPE_CHECKING:
@@ -20,10 +25,10 @@ if TYPE_CHECKING:
 
 STALE_AFTER_S = 10.0  # without a heartbeat, after which a worker is shown in red
 _DOING = {"working": "green", "writing": "green", "waiting": "yellow", "draining": "yellow"}
+_TO_WRITE = "to write"
+_LEFT_OUT_FIRST = ("gone", "skipped", "to retry", "in progress", _TO_WRITE, "ended", "failed")  # no room
 _NAME = (12, 40)  # columns for a name, at least and at most
-_WORKER_FIGURES = 35  # columns beside a worker's name and its roles, the first word of what it does included
-_HOST_FIGURES = 38  # columns beside a host's name
-_SETTLED = ("done", "gone", "dead", "filtered")
+_WORKER_FIGURES = 41  # columns beside a worker's name and its roles, the first word of what it does included
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,9 @@ class Section:
 class TopScreen:
     """Draws the latest overview."""
 
-    def __init__(self) -> None:
+    def __init__(self, hint: str = "") -> None:
         self._overview: Overview | None = None
+        self._hint = hint  # which key quits
         self._rates: deque[float] = deque(maxlen=60)
         self._delay_s = 0.0
 
@@ -72,16 +78,15 @@ class TopScreen:
         now = self._overview
         if now is None:
             return [[("loading", "dim")]]
-        lines = [*_head(now, list(self._rates), width)]
+        lines = [*_head(now, list(self._rates), width, self._hint)]
         if self._delay_s:
             text = f"no answer from the store for {duration(self._delay_s)}: the figures are from before"
             lines.append([(text, "red")])
         fleet = now.status.fleet
         sections = [
             _crawls(now, width, height),
-            Section(
-                [[]], [[(one.text, "yellow")] for one in find_bottlenecks(now.status, now.at)], "bottleneck"
-            ),
+            Section([[]], [_alert_line(alert) for alert in now.status.alerts], "alert"),
+            Section([[]], [[(one.text, "yellow")] for one in _bottlenecks(now)], "bottleneck"),
             _workers(fleet, now.at, width) if fleet is not None else Section([], [], ""),
             _hosts(now, width),
         ]
@@ -93,6 +98,15 @@ class TopScreen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from to_segments(self.lines(options.max_width, options.size.height), console, options)
+
+
+def _alert_line(alert: Alert) -> Line:
+    style = "bold red" if alert.level is Level.CRITICAL else "bold yellow"
+    return [(f"{alert.level.value}  ", style), (printable(alert.text), "red" if style == "bold red" else "")]
+
+
+def _bottlenecks(now: Overview) -> Iterator[Bottleneck]:
+    return beyond_alerts(find_bottlenecks(now.status, now.at), now.status.alerts)
 
 
 def share_lines(wanted: Sequence[int], room: int) -> list[int]:
@@ -110,20 +124,25 @@ def share_lines(wanted: Sequence[int], room: int) -> list[int]:
     return granted
 
 
-def _head(now: Overview, rates: Sequence[float], width: int) -> Iterator[Line]:
+def _head(now: Overview, rates: Sequence[float], width: int, hint: str) -> Iterator[Line]:
     status = now.status
     if status.fleet is not None:
         who = plural(len(status.fleet.workers), "worker")
     else:
         who = f"in use by {status.owner}" if status.owner else "not in use"
     rate = "" if now.rate is None else f"  {now.rate:,.1f} requests/s  "
-    store = _cut(status.store, max(width - len(who) - len(rate) - 2, _NAME[0]))
-    room = min(width - len(store) - len(who) - len(rate) - 2, 40)
+    if len(who) + len(rate) + _NAME[0] > width:
+        who = who.partition(" by ")[0]
+    store = shorten(status.store, max(width - len(who) - len(rate) - 2, _NAME[0]))
+    used = len(store) + len(who) + len(rate) + 2
+    quits = f"  {hint}" if hint and used + len(hint) + 2 <= width else ""
+    room = min(width - used - len(quits), 40)
     yield [
         (store, "bold"),
         (f"  {who}", "" if status.owner or (status.fleet and status.fleet.workers) else "yellow"),
         (rate, "bold"),
         (sparkline(rates, room) if room > 0 and len(rates) > 1 else "", "green"),
+        (quits, "dim"),
     ]
     if not status.crawls:
         yield [("no crawls", "dim")]
@@ -137,38 +156,44 @@ def _crawls(now: Overview, width: int, height: int) -> Section:
     blocks = [line for crawl in now.status.crawls for line in _crawl_block(crawl, now, width)]
     if len(blocks) <= height // 2:
         return Section([], blocks, "line")
-    return _table(now)
+    return _table(now, width)
 
 
 def _crawl_block(crawl: CrawlStatus, now: Overview, width: int) -> Iterator[Line]:
     yield []
     yield [(crawl.name, "bold"), ("  paused" if crawl.paused else "", "yellow")]
     yield progress_bar(crawl.counts, width)
-    queue = state_figures(crawl.counts, STATES[:4])
+    queue = figures_of(counts_ahead(crawl.counts))
     if (fleet := now.status.fleet) is not None:
         queue.append(("to write", fleet.stages[crawl.name]["sink"].waiting, "cyan"))
-    yield figure_line("queue", queue)
-    yield figure_line("settled", state_figures(crawl.counts, STATES[4:]))
+    yield from figure_lines("queue", queue, width)
+    yield from figure_lines("ended", figures_of(counts_ended(crawl.counts)), width)
+    if crawl.spending is not None:
+        style = "yellow" if crawl.spending.share >= WARN_AT else ""
+        yield [(f"{'exits':<10}", "dim"), (spending_text(crawl.spending), style)]
 
 
-def _table(now: Overview) -> Section:
+def _table(now: Overview, width: int) -> Section:
     crawls = sorted(now.status.crawls, key=_ended)
-    states = [state for state, _ in STATES if any(crawl.counts[state] for crawl in crawls)]
-    ahead = [state for state in states if state not in _SETTLED]
-    behind = [state for state in states if state in _SETTLED]
+    counts = {crawl.name: plain_counts(crawl.counts) for crawl in crawls}
     to_write = _to_write(now, crawls)
-    last = ["to write"] if any(to_write.values()) else []
+    figures = {word: [count(counts[crawl.name][word]) for crawl in crawls] for word in AHEAD}
+    figures[_TO_WRITE] = [count(to_write[crawl.name]) for crawl in crawls]
+    figures |= {word: [count(counts[crawl.name][word]) for crawl in crawls] for word in ENDED}
+    shown = {word: column for word, column in figures.items() if any(cell != "0" for cell in column)}
+    shown = {"ended": [_share(crawl) for crawl in crawls]} | shown
+    names = min(max(len(crawl.name) for crawl in crawls), _NAME[1])
+    for word in _LEFT_OUT_FIRST:
+        if _NAME[0] + sum(max(map(len, (word, *cells))) + 2 for word, cells in shown.items()) <= width:
+            break
+        shown.pop(word, None)
+    room = width - sum(max(map(len, (word, *cells))) + 2 for word, cells in shown.items())
+    names = max(min(names, room), _NAME[0])
     rows = [
-        [
-            _cut(crawl.name, _NAME[1]),
-            _share(crawl),
-            *(count(crawl.counts[state]) for state in ahead),
-            *(count(to_write[crawl.name]) for _ in last),
-            *(count(crawl.counts[state]) for state in behind),
-        ]
-        for crawl in crawls
+        [shorten(crawl.name, names), *(cells[number] for cells in shown.values())]
+        for number, crawl in enumerate(crawls)
     ]
-    heading, *lines = table(["crawls", "settled", *ahead, *last, *behind], rows)
+    heading, *lines = table(["crawls", *shown], rows)
     styles = ["dim" if _ended(crawl) else "yellow" if crawl.paused else "" for crawl in crawls]
     drawn_lines: list[Line] = [[line] for line in zip(lines, styles, strict=True)]
     return Section([[], [(heading, "dim")]], drawn_lines, "crawl")
@@ -179,17 +204,17 @@ def _to_write(now: Overview, crawls: Sequence[CrawlStatus]) -> Mapping[str, int]
     return {crawl.name: fleet.stages[crawl.name]["sink"].waiting if fleet else 0 for crawl in crawls}
 
 
-def _settled(crawl: CrawlStatus) -> int:
-    return sum(crawl.counts[state] for state in _SETTLED)
+def _number_ended(crawl: CrawlStatus) -> int:
+    return sum(counts_ended(crawl.counts).values())
 
 
 def _ended(crawl: CrawlStatus) -> bool:
-    return _settled(crawl) == sum(crawl.counts.values())
+    return _number_ended(crawl) == sum(crawl.counts.values())
 
 
 def _share(crawl: CrawlStatus) -> str:
     known = sum(crawl.counts.values())
-    return f"{int(100 * _settled(crawl) / known)}%" if known else ""
+    return f"{int(100 * _number_ended(crawl) / known)}%" if known else ""
 
 
 # --- workers -------------------------------------------------------------------------------------
@@ -204,7 +229,9 @@ def _workers(fleet: FleetStatus, now: float, width: int) -> Section:
     mixed = len({worker.shoal for worker in workers}) > 1
     versions = mixed_versions(workers)
     doing = max(len(doing_of(worker)) for worker in workers)
-    heading = f"{'workers':<{room}} {'roles':<{roles}} {'out':>5} {'pages/s':>8} {'last seen':>9}  doing"
+    heading = (
+        f"{'workers':<{room}} {'roles':<{roles}} {'in progress':>11} {'pages/s':>8} {'last seen':>9}  doing"
+    )
     lines = [_worker(worker, now, (room, roles, doing), versions, mixed=mixed) for worker in workers]
     weak: list[Line] = [[(line, "red")] for line in sandbox_lines(workers)]
     return Section([[], *weak, [(heading, "dim")]], lines, "worker")
@@ -223,8 +250,8 @@ def _worker(
     out = sum(at.in_flight for at in worker.crawls)
     rate = sum(at.rate for at in worker.crawls)
     return [
-        (f"{_cut(worker.worker, room):<{room}} {roles_of(worker):<{roles}} ", ""),
-        (f"{count(out):>5} {rate:>8,.1f} ", ""),
+        (f"{shorten(worker.worker, room):<{room}} {roles_of(worker):<{roles}} ", ""),
+        (f"{count(out):>11} {rate:>8,.1f} ", ""),
         (f"{duration(age):>9}", "red" if age > STALE_AFTER_S else "dim"),
         (f"  {doing_of(worker):<{doing}}", _DOING.get(worker.doing, "dim")),
         (f"  shoal {worker.shoal}" if mixed else "", "yellow"),
@@ -236,40 +263,13 @@ def _worker(
 
 
 def _hosts(now: Overview, width: int) -> Section:
-    hosts = now.hosts
-    if not hosts:
+    if not now.hosts:
         return Section([], [], "")
-    title = "slowest hosts"
-    room = _name_room([title, *(host.host for host in hosts)], width - _HOST_FIGURES)
-    heading = f"{title:<{room}} {'waiting':>9} {'every':>9} {'at once':>8} {'left':>8}"
-    head: list[Line] = [[], [(heading, "dim"), (f"  {by_count(now.held)}", "yellow")]]
-    return Section(head, [_host(host, now.at, room) for host in hosts], "host")
-
-
-def _host(host: HostQueue, now: float, room: int) -> Line:
-    every = duration(host.interval) if host.interval > 0 else "no limit"
-    still = seconds_left(host, now)
-    return [
-        (f"{_cut(host.host, room):<{room}} {count(host.queued):>9} {every:>9} {host.concurrency:>8} ", ""),
-        (f"{_time(still):>8}", "yellow" if host.paused else "dim"),
-        ("" if host.paused else f"  {host_remark(host, now)}", "yellow"),
-    ]
-
-
-def _time(seconds: float) -> str:
-    if math.isinf(seconds):
-        return "paused"
-    return duration(seconds) if seconds else ""
+    rows = [stored_host(host, now.at) for host in now.hosts]
+    heading, *lines = host_lines(rows, width, note=by_count(now.held))
+    return Section([[], heading], lines, "host")
 
 
 def _name_room(names: Sequence[str], most: int) -> int:
     """Return the columns that names need, limited by the window."""
     return max(min(max(map(len, names)), most, _NAME[1]), _NAME[0])
-
-
-def _cut(name: str, room: int) -> str:
-    """Shorten a name in the middle: the start says what it is, the end which one."""
-    if len(name) <= room:
-        return name
-    end = (room - 1) // 2
-    return f"{name[: room - 1 - end]}…{name[len(name) - end :]}"

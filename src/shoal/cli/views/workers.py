@@ -8,13 +8,13 @@ from shoal.cli.views.format import count, plural, table
 if TYPE_CHECKING:
     from shoal.services.inspect.status import Heartbeat
 
-ROLES = 3  # that there are
+ROLES = {"fetch", "parse", "sink"}  # of a worker that is started without --roles
 DISTANT_S = 0.02  # a store that takes longer to answer is worth a line
 MOST_NAMED = 3  # crawls of a worker; more are counted
 
 
 def roles_of(worker: "Heartbeat") -> str:
-    return "all" if len(worker.roles) == ROLES else ",".join(worker.roles)
+    return "all" if set(worker.roles) == ROLES else ",".join(worker.roles)
 
 
 def doing_of(worker: "Heartbeat") -> str:
@@ -70,7 +70,15 @@ def worker_lines(workers: Sequence["Heartbeat"]) -> Iterator[str]:
         ]
         for worker in workers
     ]
-    heading = ["worker", "roles", "in flight", "pages/s", "doing", *(["shoal"] if several else []), "crawls"]
+    heading = [
+        "worker",
+        "roles",
+        "in progress",
+        "pages/s",
+        "doing",
+        *(["shoal"] if several else []),
+        "crawls",
+    ]
     yield from table(heading, rows, words=(0, 1, *range(4, len(heading))))
     for worker in workers:
         delay = max((at.store_delay for at in worker.crawls), default=0.0)

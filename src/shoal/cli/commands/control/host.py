@@ -8,8 +8,9 @@ import typer
 
 from shoal.cli.input.options import Config, Json, Store, examples, option
 from shoal.cli.views.format import duration, plural
+from shoal.model.adaptive_delay import HostRemedy
 from shoal.model.configuration.setting_ranges import RANGES
-from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
     from shoal.services.control.hosts import ClearHost, HostView, SetHost
@@ -26,7 +27,19 @@ PAUSE_EXAMPLES = examples(
 )
 BLOCK_EXAMPLES = examples(("No more requests", "shoal host block shop.example"))
 REFRESH_EXAMPLES = examples(("Its rules have changed", "shoal host refresh-robots shop.example"))
+LEVEL_EXAMPLES = examples(
+    ("Always with a browser", "shoal host set-level shop.example browser"),
+    ("Never with more than the plain client", "shoal host set-level shop.example plain"),
+    ("Learned again", "shoal host set-level shop.example auto"),
+)
+RESET_EXAMPLES = examples(("Start again at the first level", "shoal host reset-level shop.example"))
 RESUME_EXAMPLES = examples(("End a pause or a block", "shoal host resume shop.example"))
+
+ADVICE = {
+    HostRemedy.SLOW_DOWN: "a slower pace, which Shoal applies by itself",
+    HostRemedy.ROTATE_EXIT: "another address: the host refuses this one",
+    HostRemedy.ESCALATE: "a client that passes for a browser: the host challenges this one",
+}
 
 app = typer.Typer()
 
@@ -48,19 +61,25 @@ def show_command(host: Host, *, store: Store = None, config: Config = None, json
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.views.levels import host_level_lines
     from shoal.cli.views.output import print_json, print_lines
+    from shoal.model.url import host_name
     from shoal.services.control.hosts import host_json, show_host
+    from shoal.services.control.levels import host_level, host_levels_json
     from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
     name = host_name(host)
-    found = run(show_host(address, name))
+    found, levels = run(show_host(address, name)), run(host_level(address, name))
     if found is None:
         raise Misconfigured(f"{public_address(address)} knows no host {name}: no crawl has requests for it")
     if json:
-        print_json({"store": public_address(address), "host": host_json(found)})
+        known = None if levels is None else host_levels_json(levels)
+        print_json({"store": public_address(address), "host": host_json(found), "levels": known})
     else:
         print_lines(host_lines(found, time.time()))
+        if levels is not None:
+            print_lines(f"  {line}" for line in host_level_lines(levels, time.time()))
 
 
 @app.command("set-rate", epilog=RATE_EXAMPLES)
@@ -85,6 +104,7 @@ def rate_command(
     It overrides shoal.toml and --rate, in every crawl of the store. The delays that robots.txt and the host
     itself ask for still apply.
     """
+    from shoal.model.url import host_name
     from shoal.services.control.hosts import ClearHost, SetHost
 
     name, wanted = host_name(host), parse_rate(rate)
@@ -99,6 +119,56 @@ def rate_command(
         change = SetHost(name, interval=1 / wanted, concurrency=at_once)
         text = f"is limited to {wanted:g} requests per second now"
     _change(change, f"{name} {text}; ", store=store, config=config, json=json)
+
+
+@app.command("set-level", epilog=LEVEL_EXAMPLES)
+def level_command(
+    host: Host,
+    level: Annotated[str, typer.Argument(metavar="LEVEL", help="plain, impersonate, browser or auto.")],
+    *,
+    store: Store = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Set how the pages of a host are fetched, until you set it to auto.
+
+    It overrides shoal.toml, in every crawl of the store. Running crawls notice within seconds.
+    """
+    from asyncio import run
+
+    from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.views.output import print_json, print_line
+    from shoal.model.url import host_name
+    from shoal.services.control.levels import host_levels_json, set_level
+    from shoal.services.store_address import public_address
+
+    address, name = chosen_store(store, config=config), host_name(host)
+    found = run(set_level(address, name, level))
+    if json:
+        print_json({"store": public_address(address), "levels": host_levels_json(found)})
+    elif found.pin:
+        print_line(f"pages of {name} are fetched at level {found.pin} now")
+    else:
+        print_line(f"the level of {name} is learned again")
+
+
+@app.command("reset-level", epilog=RESET_EXAMPLES)
+def reset_command(host: Host, *, store: Store = None, config: Config = None, json: Json = False) -> None:
+    """Forget what was learned about the level of a host: its pages start at the first level again."""
+    from asyncio import run
+
+    from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.views.output import print_json, print_line
+    from shoal.model.url import host_name
+    from shoal.services.control.levels import reset_level
+    from shoal.services.store_address import public_address
+
+    address, name = chosen_store(store, config=config), host_name(host)
+    run(reset_level(address, name))
+    if json:
+        print_json({"store": public_address(address), "host": name, "reset": True})
+    else:
+        print_line(f"the pages of {name} start at the first level again")
 
 
 @app.command("pause", epilog=PAUSE_EXAMPLES)
@@ -117,6 +187,7 @@ def pause_command(
     Its requests keep their place in the queue; other hosts are not affected.
     """
     from shoal.cli.input.dead_letter_filters import age
+    from shoal.model.url import host_name
     from shoal.services.control.hosts import SetHost
 
     name, seconds = host_name(host), age("--for", for_)
@@ -134,6 +205,7 @@ def block_command(host: Host, *, store: Store = None, config: Config = None, jso
 
     Its requests stay in the queue: shoal host resume releases them.
     """
+    from shoal.model.url import host_name
     from shoal.services.control.hosts import SetHost
 
     name = host_name(host)
@@ -144,6 +216,7 @@ def block_command(host: Host, *, store: Store = None, config: Config = None, jso
 @app.command("resume", epilog=RESUME_EXAMPLES)
 def resume_command(host: Host, *, store: Store = None, config: Config = None, json: Json = False) -> None:
     """End the pause, block or rest of a host."""
+    from shoal.model.url import host_name
     from shoal.services.control.hosts import SetHost
 
     name = host_name(host)
@@ -161,6 +234,7 @@ def refresh_command(host: Host, *, store: Store = None, config: Config = None, j
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_line
+    from shoal.model.url import host_name
     from shoal.services.control.hosts import refresh_robots
     from shoal.services.store_address import public_address
 
@@ -204,21 +278,8 @@ def parse_rate(text: str) -> float | None:
     return rate
 
 
-def host_name(text: str) -> str:
-    """Return the host that a name, a name with a port, or a URL means."""
-    from shoal.model.url import canonical, host_key
-
-    try:
-        name = host_key(canonical(text if "://" in text else f"http://{text}/"))
-    except Rejected:
-        name = ""
-    if not name:
-        raise Misconfigured(f"{text!r} is not a host name such as shop.example or 127.0.0.1:8000")
-    return name
-
-
 def host_lines(host: "HostView", now: float) -> list[str]:
-    from shoal.cli.commands.trace import host_line
+    from shoal.cli.commands.inspect.trace import host_line
     from shoal.cli.views.format import utc_time
 
     lines = [
@@ -230,6 +291,11 @@ def host_lines(host: "HostView", now: float) -> list[str]:
         lines.append(f"  robots.txt asks for {delay} between requests; at most crawl.max_crawl_delay counts")
     if host.next_turn > now:
         lines.append(f"  next request {utc_time(host.next_turn)}, in {duration(host.next_turn - now)}")
+    if host.trouble:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in host.trouble.items())
+        lines.append(f"  of its last {plural(len(host.responses), 'response')}: {kinds}")
+    if (spike := host.spike) is not None:
+        lines.append(f"  what helps: {ADVICE[spike.remedy]}")
     if host.failures:
         lines.append(f"  {plural(host.failures, 'failed attempt')} since the crawl started")
     return lines

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.input.options import Config, Json, Store, examples, option
+from shoal.cli.input.options import Arguments, Config, Json, Store, examples, option
 from shoal.cli.input.page_filters import PageFilterOptions
-from shoal.cli.views.format import duration, plural, quote_value
+from shoal.cli.views.format import by_reason, duration, plural, quote_value
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="SPIDER",
-        help="The changed spider: books.py or module:name; or a URL, with --item.",
+        help="The changed spider: books.py, books.py:name or module:name; or a URL, with --item.",
         show_default=False,
     ),
 ]
@@ -65,6 +65,7 @@ class ReparseOptions(PageFilterOptions):
 
     spider: Target
     item: Items = None
+    argument: Arguments = None
     store: Store = None
     crawl: Crawl = None
     against: Against = None
@@ -93,12 +94,13 @@ def command(options: ReparseOptions) -> int:
     flags = {"store": options.store, "crawl.procs": options.procs}
     set_flags = {key: value for key, value in flags.items() if value is not None}
     loaded = load_settings(set_flags, config=options.config)
+    arguments = options.argument or ()
     plan = ReparsePlan(
-        source=read_target([options.spider], options.item or ()).source,
+        source=read_target([options.spider], options.item or (), arguments=arguments).source,
         settings=loaded.settings,
         crawl=options.crawl or "",
         selection=options.filter(),
-        against=read_target([options.against]).source if options.against else None,
+        against=read_target([options.against], arguments=arguments).source if options.against else None,
         out=options.out or "",
         overrides=loaded.overrides,
     )
@@ -133,6 +135,8 @@ def reparse_lines(report: "Reparsed", elapsed: float) -> Iterator[str]:
         yield f"skipped: {plural(report.unreadable, 'page')} missing from the archive, or damaged"
     if report.rejected:
         yield f"rejected: {plural(report.rejected, 'item')} that do not fit their model"
+    if report.discarded:
+        yield f"dropped by item hooks: {by_reason(report.discarded)}"
     for reason, number in sorted(report.faults.items(), key=lambda one: -one[1]):
         yield f"failed: {plural(number, 'page')}: {quote_value(reason)}"
         yield from (f"    {url}" for url in report.fault_urls[reason])

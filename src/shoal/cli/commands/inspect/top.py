@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Watch a whole store: crawls, stages, workers, slow hosts.
 
-    Reads only. Ctrl-C ends this command and no crawl. Prints once if there is no terminal.
+    Reads only. q or Ctrl-C ends this command and no crawl. Prints once if there is no terminal.
     """
     from asyncio import run
     from contextlib import suppress
@@ -58,6 +58,7 @@ def command(
 
 async def _print_once(address: str, *, json: bool) -> None:
     from shoal.cli.views.output import print_json, print_lines
+    from shoal.cli.views.streams import drawable, drawing_encoding
     from shoal.cli.views.top_screen import TopScreen
     from shoal.services.inspect.monitor import watch_store
     from shoal.services.inspect.status_json import overview_json
@@ -70,29 +71,39 @@ async def _print_once(address: str, *, json: bool) -> None:
     screen = TopScreen()
     screen.show(overview)
     lines = screen.lines(WIDTH, height=1000)
-    print_lines("".join(text for text, _ in line).rstrip() for line in lines)
+    encoding = drawing_encoding(sys.stdout, os.environ)
+    print_lines(drawable("".join(text for text, _ in line).rstrip(), encoding) for line in lines)
 
 
 async def _watch(address: str, every: float) -> None:
     import asyncio
     import logging
+    from contextlib import suppress
 
     from rich.live import Live
 
+    from shoal.cli.process.keys import HINT, can_read_keys, quit_key
     from shoal.cli.views.streams import open_console
     from shoal.cli.views.top_screen import TopScreen
     from shoal.services.inspect.monitor import watch_store
 
     logging.disable(logging.WARNING)  # the screen shows when the store does not answer
-    screen = TopScreen()
+    screen = TopScreen(HINT if can_read_keys() else "")
+    stop = asyncio.Event()
     async with watch_store(address) as monitor:
         screen.show(await monitor.look())
-        with Live(screen, console=open_console(), auto_refresh=False, screen=True) as live:
+        with (
+            Live(screen, console=open_console(), auto_refresh=False, screen=True) as live,
+            quit_key(stop.set),
+        ):
             async with asyncio.TaskGroup() as group:
-                group.create_task(_refresh(monitor, screen, every), name="top.look")
-                while True:
+                look = group.create_task(_refresh(monitor, screen, every), name="top.look")
+                while not stop.is_set():
                     live.refresh()
-                    await asyncio.sleep(every)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(every):
+                            await stop.wait()
+                look.cancel()
 
 
 async def _refresh(monitor: "StoreMonitor", screen: "TopScreen", every: float) -> None:

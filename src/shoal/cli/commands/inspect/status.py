@@ -5,9 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.cli.input.options import Config, Json, Store, examples
-from shoal.cli.views.format import by_count, count, plural, table
+from shoal.cli.views.exits import refusal_text, spending_text
+from shoal.cli.views.format import by_count, by_reason, count, plural, table
+from shoal.cli.views.levels import level_lines
 from shoal.cli.views.traps import pattern_lines
+from shoal.cli.views.words import plain_counts
 from shoal.cli.views.workers import mixed_versions, sandbox_lines, worker_lines
+from shoal.model.printable import printable
 
 if TYPE_CHECKING:
     from shoal.model.quarantine import QuarantinedEntry
@@ -20,16 +24,22 @@ EXAMPLES = examples(
 )
 
 
+MAX_HOSTS = 5
+WIDTH = 100  # columns of the table of hosts, where there is no window
+
+
 def command(store: Store = None, config: Config = None, json: Json = False) -> None:
     """Show the crawls of a store by state, what limits them, and the workers.
 
     Reads only; safe while a crawl runs.
     """
+    import sys
     import time
     from asyncio import run
 
     from shoal.cli.input.settings_loader import chosen_store
     from shoal.cli.views.output import print_json, print_lines
+    from shoal.cli.views.wrap import window_width
     from shoal.services.inspect.status import status
     from shoal.services.inspect.status_json import status_json
 
@@ -37,12 +47,19 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
     if json:
         print_json(status_json(found, time.time()))
     else:
-        print_lines(status_lines(found, time.time()))
+        print_lines(status_lines(found, time.time(), window_width(sys.stdout)))
 
 
-def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
-    """Yield a table of the crawls without the states that are empty, then bottlenecks and workers."""
-    from shoal.services.inspect.bottlenecks import find_bottlenecks
+def status_lines(status: "StoreStatus", now: float, width: int = 0) -> Iterator[str]:
+    """Yield a table of the crawls without the states that are empty, then bottlenecks and workers.
+
+    `width` is that of the window; 0: there is no window. In a window that is too narrow for the table, each
+    crawl has its figures behind its name.
+    """
+    from shoal.cli.views.hosts import host_lines, stored_host
+    from shoal.services.inspect.bottlenecks import beyond_alerts, find_bottlenecks
+    from shoal.services.inspect.monitor import slowest
+    from shoal.spider.arguments import show_arguments
 
     owner = f"in use by {status.owner}" if status.owner else "not in use"
     if status.fleet:
@@ -50,9 +67,8 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
     yield f"{status.store}: {plural(len(status.crawls), 'crawl')}, {owner}"
     if not status.crawls:
         return
-    states = [
-        state for state in status.crawls[0].counts if any(crawl.counts[state] for crawl in status.crawls)
-    ]
+    counts = {crawl.name: plain_counts(crawl.counts) for crawl in status.crawls}
+    words = [word for word in counts[status.crawls[0].name] if any(one[word] for one in counts.values())]
     to_write = {
         name: stages["sink"].waiting for name, stages in (status.fleet.stages if status.fleet else {}).items()
     }
@@ -61,20 +77,37 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
         [
             crawl.name,
             count(crawl.accepted),
-            *(count(crawl.counts[state]) for state in states),
+            *(count(counts[crawl.name][word]) for word in words),
             *(count(to_write[crawl.name]) for _ in last),
         ]
         for crawl in status.crawls
     ]
-    yield from table(["crawl", "accepted", *states, *last], rows)
-    yield from (found.text for found in find_bottlenecks(status, now))
+    heading = ["crawl", "accepted", *words, *last]
+    lines = list(table(heading, rows))
+    if not width or max(map(len, lines)) <= width:
+        yield from lines
+    else:
+        for name, *figures in rows:
+            of_words = zip(figures, heading[1:], strict=True)
+            yield f"{name}: {', '.join(f'{figure} {word}' for figure, word in of_words if figure != '0')}"
+    yield from (printable(f"{alert.level.value}: {alert.text}") for alert in status.alerts)
+    held = beyond_alerts(find_bottlenecks(status, now), status.alerts)
+    yield from (found.text for found in held)
+    for host, change in status.refusing.items():
+        yield f"{host} {refusal_text(change, now)}"
     if status.hosts is None:
         yield "too many hosts to check which ones rest: shoal top checks them, which takes longer"
     for crawl in status.crawls:
+        if crawl.arguments:
+            yield f"arguments of {crawl.name}: {printable(show_arguments(crawl.arguments))}"
         if crawl.dead_by_class:
-            yield f"given up in {crawl.name}: {by_count(crawl.dead_by_class)}"
+            yield f"failed in {crawl.name}: {by_count(crawl.dead_by_class)}"
         if dropped := Counter(crawl.filtered_by_rule) + Counter(crawl.links_filtered_by_rule):
-            yield f"filtered in {crawl.name}: {by_count(dropped)}"
+            yield f"skipped in {crawl.name}: {by_count(dropped)}"
+        if crawl.retries or crawl.duplicates:
+            retries = [plural(crawl.retries, "retry", "retries")] if crawl.retries else []
+            links = [plural(crawl.duplicates, "duplicate link")] if crawl.duplicates else []
+            yield f"repeated in {crawl.name}: {', '.join(retries + links)}"
         closed = (crawl.quarantined, crawl.near_duplicates, crawl.identical)
         yield from pattern_lines(*closed, of=f" in {crawl.name}")
         if crawl.lost:
@@ -86,12 +119,24 @@ def status_lines(status: "StoreStatus", now: float) -> Iterator[str]:
             yield f"{crawl.name} uses an approximate seen set: it drops one in {lost} new links"
         if crawl.rejected:
             yield f"rejected in {crawl.name}: {plural(crawl.rejected, 'item')}"
+        if crawl.discarded:
+            yield f"dropped by item hooks in {crawl.name}: {by_reason(crawl.discarded)}"
+        if crawl.spending is not None:
+            yield f"through exits in {crawl.name}: {spending_text(crawl.spending)}"
         if crawl.withheld:
             yield f"skipped in {crawl.name} for a canonical page: {plural(crawl.withheld, 'item')}"
         if crawl.partial:
             yield f"read in part in {crawl.name}: {plural(crawl.partial, 'page')}; see the log"
         if crawl.hook_faults:
             yield f"on_error hooks that failed in {crawl.name}: {count(crawl.hook_faults)}; see the log"
+    if status.hosts:
+        slow = [stored_host(host, now) for host in slowest(status.hosts, now)[:MAX_HOSTS]]
+        for line in host_lines(slow, width or WIDTH):
+            yield "".join(text for text, _ in line).rstrip()
+    yield from level_lines(status.levels, now)
+    for name, spent in status.browser_pages.items():
+        if name in counts and spent.pages:
+            yield f"rendered in {name} because hosts needed it: {plural(spent.pages, 'page')}"
     if status.unreadable:
         yield unreadable_line(status.unreadable)
     if status.fleet and status.fleet.workers:

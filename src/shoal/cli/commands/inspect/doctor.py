@@ -23,14 +23,14 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> i
     """
     from asyncio import run
 
-    from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.input.settings_loader import chosen_store, load_settings
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.views.output import print_json, print_lines
     from shoal.services.doctor.checks import Grade, doctor_json, examine
     from shoal.services.store_address import public_address
 
     address = chosen_store(store, config=config)
-    checks = run(examine(address))
+    checks = run(examine(address, load_settings({}, config=config).settings.browser))
     failed = any(check.grade is Grade.FAIL for check in checks)
     if json:
         print_json(doctor_json(public_address(address), checks))

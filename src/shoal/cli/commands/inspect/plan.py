@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     ("How long will the crawl in this folder take?", "shoal plan"),
+    ("What would this command do to the crawl in this folder?", "shoal plan books.py"),
     ("A site of 50,000 pages, before the first request", "shoal plan --pages 50000 --rate 2"),
     (
         "A million pages on 200 hosts within a week, where traffic has a price",
         "shoal plan --pages 1e6 --hosts 200 --within 7d --gb-price 0.8",
     ),
+    ("What do a million pages a day need?", "shoal plan --per-day 1e6"),
 )
 
 DEFAULT_LATENCY_S = 0.5  # per page, where nothing was measured
@@ -29,6 +31,14 @@ def _number(names: str, metavar: str, text: str, *, default: str = "") -> object
 
 
 def command(
+    target: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TARGET]",
+            help="A spider or URLs: what would shoal crawl do? shoal crawl --dry-run takes all options.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     store: Store = None,
     crawl: Crawl = None,
@@ -64,14 +74,26 @@ def command(
         int, typer.Option(metavar="N", min=0, max=1_000_000_000, help="Number of rented IP addresses.")
     ] = 0,
     ip_price: Annotated[float | None, _number("--ip-price", "PRICE", "Price per address and month.")] = None,
+    per_day: Annotated[
+        float | None,
+        _number("--per-day", "N", "Pages per day: what they need, instead of a forecast."),
+    ] = None,
     config: Config = None,
     json: Json = False,
-) -> None:
+) -> int:
     """Forecast how long a crawl takes, what limits it, and what it costs.
 
-    Uses the measurements and the queue of a store, or with --pages only numbers. Sends no request.
+    Uses the measurements and the queue of a store, or with --pages only numbers. With TARGET, says what shoal
+    crawl would do: begin, resume, extend, refuse or nothing. Sends no request.
     """
     from asyncio import run
+
+    if target:
+        from shoal.cli.commands.run.crawl import RunOptions
+        from shoal.cli.commands.run.crawl import command as crawl_command
+
+        dry_run = RunOptions(target=target, store=store, crawl=crawl, config=config, json=json, dry_run=True)
+        return crawl_command(dry_run)
 
     from shoal.cli.input.dead_letter_filters import age
     from shoal.cli.input.settings_loader import load_settings
@@ -82,6 +104,24 @@ def command(
     from shoal.services.store_address import public_address
 
     settings = load_settings({} if store is None else {"store": store}, config=config).settings
+    if per_day is not None:
+        from shoal.cli.views.forecast import volume_lines
+        from shoal.services.inspect.volume import Volume, advice_json, advise
+
+        volume = Volume(
+            per_day=per_day,
+            rate=settings.crawl.rate if rate is None else rate,
+            latency=latency or DEFAULT_LATENCY_S,
+            page_bytes=DEFAULT_PAGE_BYTES if page_kb is None else page_kb * 1000,
+            price_gb=gb_price,
+            price_address=ip_price,
+            addresses=ips,
+        )
+        if json:
+            print_json(advice_json(advise(volume)))
+        else:
+            print_lines(volume_lines(volume, advise(volume)))
+        return 0
     at_once = concurrency or settings.crawl.concurrency
     if pages is None:
         name, found = run(measure(settings.store, crawl))
@@ -110,6 +150,7 @@ def command(
         print_json(plan_json(plan))
     else:
         print_lines(plan_lines(plan))
+    return 0
 
 
 def _measured(found: "CrawlStats") -> str:

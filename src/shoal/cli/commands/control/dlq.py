@@ -57,10 +57,12 @@ def list_command(options: DeadLetterOptions) -> None:
     from shoal.cli.views.dead_letters import letter_lines
     from shoal.services.control.dead_letters import dead_letter_json
 
-    found = _find(replace(options, limit=options.limit or DEFAULT_LIMIT))
+    found = _find(options if options.limit else replace(options, limit=DEFAULT_LIMIT + 1))
+    more = not options.limit and len(found) > DEFAULT_LIMIT
+    found = found[:DEFAULT_LIMIT] if more else found
     _print(
         options.address(),
-        letter_lines(found),
+        letter_lines(found, more=more),
         json=options.json,
         dead_letters=[dead_letter_json(letter) for letter in found],
     )

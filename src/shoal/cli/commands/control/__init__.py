@@ -1,0 +1,1 @@
+"""Commands that change a store: dead letters, hosts, exits, pauses, schedules, tokens."""

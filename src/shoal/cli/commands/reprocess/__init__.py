@@ -1,0 +1,1 @@
+"""Commands that use archived pages and items again: reparse, export, diff."""

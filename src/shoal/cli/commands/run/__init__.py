@@ -1,0 +1,1 @@
+"""Commands that start something: crawls, workers, servers, projects."""
