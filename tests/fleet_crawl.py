@@ -11,13 +11,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.command import PRIVATE, SHOAL, Ran, records, shoal, surroundings
+from tests.e2e.command import (
+    PRIVATE,
+    SHOAL,
+    Ran,
+    can_be_forked,
+    records,
+    shoal,
+    start_logged,
+    surroundings,
+)
+from tests.e2e.command_server import StartedCommand
 from tests.graph_crawl import FIELDS, LONGEST_RUN, POLL, SPIDER, archived_in, assert_same
 from tests.site.graph import Graph
 from tests.site.server import ServedSite
 
 LEASE = 5.0  # seconds after which other workers get the requests of a killed one
 CONCURRENCY = 16  # of each worker
+Worker = StartedCommand | subprocess.Popen[bytes]
 
 
 @dataclass
@@ -28,7 +39,7 @@ class Fleet:
     folder: Path
     lease: float = LEASE
     settings: Mapping[str, str] = field(default_factory=dict)  # as environment
-    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)
 
     @property
     def env(self) -> dict[str, str]:
@@ -39,22 +50,28 @@ class Fleet:
         quick = ("--allow-private", "--rate", "0", "--per-host", "8", "--out", "items.jsonl", "--json")
         return shoal("submit", *target, *quick, *options, cwd=self.folder, env=self.env)
 
-    def start(self, *options: str, program: Sequence[str] = SHOAL) -> subprocess.Popen[bytes]:
+    def start(self, *options: str, program: Sequence[str] = SHOAL) -> Worker:
         """Start one more worker in a new process group."""
-        with (self.folder / f"worker-{len(self.workers)}.log").open("ab") as log:
-            worker = subprocess.Popen(
-                [*program, "worker", "--concurrency", str(CONCURRENCY), *options],
-                cwd=self.folder,
-                env=surroundings(self.env),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        arguments = ("worker", "--concurrency", str(CONCURRENCY), *options)
+        path = self.folder / f"worker-{len(self.workers)}.log"
+        worker: Worker
+        if program == SHOAL and can_be_forked(self.settings):
+            worker = start_logged(*arguments, cwd=self.folder, log=path, env=self.env, session=True)
+        else:
+            with path.open("ab") as log:
+                worker = subprocess.Popen(
+                    [*program, *arguments],
+                    cwd=self.folder,
+                    env=surroundings(self.env),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
         self.workers.append(worker)
         return worker
 
-    async def ended(self, worker: subprocess.Popen[bytes], *, within: float = LONGEST_RUN) -> int:
+    async def ended(self, worker: Worker, *, within: float = LONGEST_RUN) -> int:
         return await asyncio.to_thread(worker.wait, within)
 
     async def until_served(self, site: ServedSite, pages: int) -> None:
@@ -64,7 +81,7 @@ class Fleet:
                 assert all(worker.poll() in (None, -signal.SIGKILL) for worker in self.workers), self.logs()
                 await asyncio.sleep(POLL)
 
-    def kill(self, worker: subprocess.Popen[bytes]) -> None:
+    def kill(self, worker: Worker) -> None:
         """Send SIGKILL to a worker and its children."""
         with suppress(ProcessLookupError):
             os.killpg(worker.pid, signal.SIGKILL)

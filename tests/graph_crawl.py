@@ -6,18 +6,18 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import warnings
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow.parquet
-from tests.e2e.command import SHOAL, Ran, shoal, surroundings
+from tests.e2e.command import Ran, shoal, start_logged
+from tests.e2e.command_server import StartedCommand
 from tests.site.graph import Graph, Shape
 from tests.site.server import ServedSite, serving
 
@@ -56,6 +56,7 @@ class GraphCrawl:
     folder: Path
     options: tuple[str, ...] = ()
     spider: Path = SPIDER
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def arguments(self) -> list[str]:
@@ -105,17 +106,9 @@ class GraphCrawl:
         assert await crawling == 0, (self.folder / "log").read_text()
         return stops
 
-    def _start_group(self) -> subprocess.Popen[bytes]:
-        with (self.folder / "log").open("ab") as log:  # for a failed test
-            return subprocess.Popen(
-                [*SHOAL, *self.arguments],
-                cwd=self.folder,
-                env=surroundings(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+    def _start_group(self) -> StartedCommand:
+        log = self.folder / "log"  # for a failed test
+        return start_logged(*self.arguments, cwd=self.folder, log=log, env=self.env, session=True)
 
     def verify(self) -> Ran:
         return shoal("verify", "--store", "store", cwd=self.folder)

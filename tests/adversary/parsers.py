@@ -4,12 +4,13 @@ A parser is added with one row. `test_parsers.py` checks that every module that 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from tests.fuzzing import KIB, Parser
 
-from shoal.fetch.challenge import challenged_by
+from shoal.fetch.challenge import find_block
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.http_date import http_date
 from shoal.fetch.interpret import Conditional, RedirectRules, interpret, parse_retry_after
@@ -159,6 +160,20 @@ def _article(data: bytes) -> None:
     page(data).markdown()
 
 
+def _forms(one: Page) -> None:
+    """Send every form of the page as it is, and with a field of its name."""
+    for element in one.css("form")[:5]:
+        with suppress(ValueError):  # an action that is not a URL, or an upload
+            request = one.form(f'form[name="{element.attrib.get("name", "")}"]').fill()
+            request.url.encode(), bytes(request.body)
+    with suppress(ValueError):
+        one.form().fill({"a": "\u00e9\u4e2d"})
+
+
+def _whole_markdown(one: Page) -> None:
+    one.markdown(whole=True).encode()
+
+
 def _response_headers(data: bytes) -> None:
     value = _header(data)
     for name in ("link", "x-robots-tag", "content-type", "refresh", "location", "retry-after", "set-cookie"):
@@ -173,7 +188,7 @@ def _interpret(data: bytes) -> None:
     for status in (200, 301, 403, 503):
         headers = (("location", value), ("refresh", value), ("retry-after", value), ("server", value))
         response = Response(URL, status, headers, data, data, 0.0, 0.0)
-        challenged_by(response)
+        find_block(response)
         interpret(Request(url=URL), response, rules, conditional=Conditional.NO, now=0.0)
     parse_retry_after(value, 0.0)
 
@@ -261,6 +276,17 @@ _METADATA_TOKENS = _tokens(
     "<div itemscope itemref='x y'>  <meta property=og:title content=x>  <meta name=date content=2024>  "
     "<script type=application/ld+json>  </script>  <script type=application/ld+json>{}</script>  <title>  "
     "<a itemprop=u href=x>  <div itemprop=a>  ;  [  {  ,\"  <meta content='"
+)
+_FORM = (
+    b"""<form name=f action="/go?x=1" method=post enctype="multipart/form-data" accept-charset="gb18030 utf-8">
+<input name=a value=1><input type=checkbox name=b checked><select name=c multiple><option selected>x<option value=y>z
+</select><textarea name=d>\r\nt</textarea><input type=hidden name=_charset_><button name=e formaction=/other>go</form>""",
+    b"<form name=g><input name=a type=radio value=1><input name=a type=radio checked><input type=image name=i></form>",
+)
+_FORM_TOKENS = _tokens(
+    "<form name=f>  </form>  <input name=a value='  <input name=a>  type=file  type=radio  <select name=c>  <option>  "
+    "</select>  <textarea name=d>  <button>  formaction=//x  accept-charset=x  enctype=text/plain  method=post  form=f  "
+    "<fieldset disabled>  <legend>  <table>  <label>  <datalist>  disabled  \xc3\xa9  \0"
 )
 _JSON = (
     b'{"a": [1, 2.5e3, "x\\u00e9", null, true], "b": {"c": []}}',
@@ -362,6 +388,15 @@ PARSERS: tuple[Parser, ...] = (
     ),
     Parser("visible text", _visible_text, (_PAGE,), _HTML_TOKENS, prepare=parsed_page, memory_factor=400),
     Parser("metadata", _metadata, (_PAGE,), _METADATA_TOKENS, prepare=parsed_page, memory_factor=400),
+    Parser("forms", _forms, _FORM, _FORM_TOKENS, prepare=parsed_page, memory_factor=400, seconds_per_mib=10),
+    Parser(
+        "whole pages as Markdown",
+        _whole_markdown,
+        (_PAGE,),
+        _HTML_TOKENS,
+        prepare=parsed_page,
+        memory_factor=400,
+    ),
     Parser("JSON-LD", _metadata, _JSON, _JSON_TOKENS, prepare=_script),
     Parser("articles", _article, (_PAGE,), _HTML_TOKENS, max_bytes=8 * KIB, memory_factor=2000),
     Parser("selectors on XML", _xml_selectors, (*_FEED, *_SITEMAP), _XML_TOKENS, (Bomb,), memory_factor=400),

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.adversary.size import sized
-from tests.e2e.command import SHOAL, shoal, surroundings
+from tests.e2e.command import SHOAL, shoal, start_logged, surroundings
 from tests.graph_crawl import FIELDS, LONGEST_RUN, SPIDER, assert_same, serving_graph
 from tests.site.graph import Shape
 from tests.site.server import ServedSite
@@ -84,15 +84,8 @@ async def _damaged(
     folder: Path, start: str, site: ServedSite, damage: Callable[[Path], object]
 ) -> tuple[int, str]:
     """Run a crawl, damage its files when it has fetched some pages, and return its end."""
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(  # noqa: ASYNC220 (it starts at once)
-            command(start, "--per-host", "1"),
-            cwd=folder,
-            env=surroundings(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+    arguments = command(start, "--per-host", "1")[len(SHOAL) :]
+    process = start_logged(*arguments, cwd=folder, log=folder / "log")
     try:
         async with asyncio.timeout(LONGEST_RUN):
             while await site.served() < 40 or not _segments(folder):

@@ -88,6 +88,6 @@ async def add(dsn: str, kind: str, links: list[Link]) -> None:
             await frontier.crawls.open("c")
             await frontier.add("c", links)
     else:
-        async with open_store(dsn) as folder, folder.own() as owned:
+        async with open_store(dsn) as folder, folder.work() as owned:
             await owned.frontier.crawls.open("c")
             await owned.frontier.add("c", links)

@@ -1,13 +1,12 @@
 """A store that loses everything while a crawl runs: emptied, or restarted without its data."""
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from tests.adversary.size import sized
-from tests.e2e.command import SHOAL, shoal, surroundings
+from tests.e2e.command import shoal, start_logged
 from tests.fleet_crawl import Fleet
 from tests.graph_crawl import SPIDER, serving_graph
 from tests.servers.redis import RedisServer, valkey
@@ -67,15 +66,7 @@ async def test_a_worker_until_done_does_not_call_a_lost_crawl_done(
 
 async def _lose_during(command: list[str], server: RedisServer, folder: Path, site: ServedSite) -> str:
     """Run a command, empty the store when it has fetched some pages, and return what it printed."""
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(  # noqa: ASYNC220 (it starts at once)
-            [*SHOAL, *command],
-            cwd=folder,
-            env=surroundings(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+    process = start_logged(*command, cwd=folder, log=folder / "log")
     try:
         async with asyncio.timeout(ENDS_WITHIN):
             while await site.served() < 20:

@@ -20,6 +20,22 @@ BURST = 12  # the first few hosts are not a crowd yet, and the wait for the turn
 
 @pytest.mark.parametrize("kind", ["folder", "fleet"])
 async def test_many_names_on_one_address_do_not_get_as_many_paces(kind: str, tmp_path: Path) -> None:
+    arrived = await arrivals(kind, tmp_path, names=NAMES, rate=RATE)
+    assert not violations(arrived, rate=ADDRESS_RATE, burst=BURST), arrived
+    assert violations(arrived, rate=RATE, burst=3)  # and the address is not limited to the pace of one host
+
+
+@pytest.mark.parametrize("by", ["site", "address"])
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_the_hosts_of_a_site_or_an_address_share_one_pace_if_the_crawl_says_so(
+    kind: str, by: str, tmp_path: Path
+) -> None:
+    arrived = await arrivals(kind, tmp_path, names=10, rate=4.0, by=by)
+    assert not violations(arrived, rate=4.0, burst=5), arrived  # the first ones are not a crowd yet
+
+
+async def arrivals(kind: str, tmp_path: Path, *, names: int, rate: float, by: str = "host") -> list[float]:
+    """Crawl one page of each of many hosts of one site and address; return when they were asked for."""
     arrived: list[float] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -32,10 +48,10 @@ async def test_many_names_on_one_address_do_not_get_as_many_paces(kind: str, tmp
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    seeds = [f"http://n{number}.test:{port}/" for number in range(NAMES)]
+    seeds = [f"http://n{number}.shop.test:{port}/" for number in range(names)]
     async with server, name_server(lambda name: ["127.0.0.1"]) as nameserver:
-        env = {"SHOAL_CRAWL_NAMESERVERS": nameserver}
-        options = (*seeds[1:], "--rate", f"{RATE:g}", "--allow-private", "--any-host", "--no-robots")
+        env = {"SHOAL_CRAWL_NAMESERVERS": nameserver, "SHOAL_CRAWL_PACE_BY": by}
+        options = (*seeds[1:], "--rate", f"{rate:g}", "--allow-private", "--any-host", "--no-robots")
         if kind == "folder":
             ran = await asyncio.to_thread(shoal, "crawl", seeds[0], *options, cwd=tmp_path, env=env)
             assert ran.code == 0, ran.err
@@ -50,6 +66,5 @@ async def test_many_names_on_one_address_do_not_get_as_many_paces(kind: str, tmp
                         fleet.start("--until-done")
                     for worker in fleet.workers:
                         assert await fleet.ended(worker) == 0, fleet.logs()
-    assert len(arrived) == NAMES
-    assert not violations(arrived, rate=ADDRESS_RATE, burst=BURST), arrived
-    assert violations(arrived, rate=RATE, burst=3)  # and the address is not limited to the pace of one host
+    assert len(arrived) == names
+    return arrived

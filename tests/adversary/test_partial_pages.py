@@ -1,5 +1,7 @@
 """Documents that cannot be read to their end: what was read is kept, and what is missing is reported."""
 
+import gzip
+import hashlib
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,9 +28,15 @@ def start(page):
 """
 LONG = sized(11, full=31) << 20  # the default limit of libxml2 is 10 million characters
 
+
+def long_text() -> bytes:
+    """Return a text that compresses by less than the ratio of a bomb."""
+    return b"".join(hashlib.sha256(b"%d" % n).hexdigest().encode() * 16 for n in range(LONG // 1024))
+
+
 DOCUMENTS = {  # the body, and whether all of it can be read
     "whole.xml": (b"<r><a/><last>x</last></r>", True),
-    "long.xml": (b"<r><a>" + b"x" * LONG + b"</a><last>x</last></r>", True),
+    "long.xml": (b"<r><a>" + long_text() + b"</a><last>x</last></r>", True),
     "deep.xml": (b"<r>" + b"<a>" * 300 + b"</a>" * 300 + b"<last>x</last></r>", True),
     "surrogate.xml": (b"<r><a>&#xD800;&#55297;</a><last>x</last></r>", True),
     "deeper.xml": (b"<r>" + b"<a>" * 5000 + b"</a>" * 5000 + b"<last>x</last></r>", False),
@@ -57,6 +65,9 @@ class Site(BaseHTTPRequestHandler):
         else:
             body, kind = "".join(f"<a href=/{name}>x</a>" for name in DOCUMENTS).encode(), "text/html"
         self.send_response(404 if name == "robots.txt" else 200)
+        if len(body) > 1 << 20:  # decoded, it is larger than a body may be on the wire
+            body = gzip.compress(body, 6)
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
+import pickle
 import random
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 from tests.adversary.size import sized
-from tests.e2e.command import HASTY, PAGES, PRIVATE, QUICK, SHOAL, TIMEOUT, records, shoal, surroundings
+from tests.e2e.command import (
+    HASTY,
+    PAGES,
+    PRIVATE,
+    QUICK,
+    TIMEOUT,
+    records,
+    shoal,
+    start_logged,
+)
+from tests.e2e.command_server import StartedCommand
 from tests.servers.redis import RedisServer, valkey
 
 from shoal.cli.demo.server import open_shop
@@ -22,6 +32,7 @@ from shoal.model.pace import Pace
 from shoal.model.request import Link, Request
 from shoal.model.settings import Settings
 from shoal.redis_client import RedisClient, key_names
+from shoal.spider.pickled import PickledSpider, running_python
 from shoal.spider.source import SpiderFile
 from shoal.stores.contract.crawl_record import CrawlRecord, spider_on_disk
 from shoal.stores.contract.record_reader import read_record, sign_record
@@ -56,6 +67,23 @@ def spider(path: str, **more: object) -> dict[str, Any]:
     return changed(source={"type": "file", "path": path, **more})
 
 
+class Touching:
+    """Creates a file when its pickle is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return os.mknod, (str(self._path),)
+
+
+def pickled(path: Path) -> dict[str, Any]:
+    """Return a spider by value, as programs send it to their own parse processes, that creates a file."""
+    spider = PickledSpider("evil", pickle.dumps(Touching(path)), running_python(), "0")
+    found: dict[str, Any] = msgspec.to_builtins(spider, builtin_types=[bytes])
+    return found
+
+
 HOSTILE: dict[str, dict[str, Any]] = {
     "an absolute path": spider("/tmp/evil.py"),
     "a path upwards": spider("../evil.py"),
@@ -69,6 +97,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "a name that cannot be printed": spider("a\u202e.py"),
     "an attribute with code": spider("a.py", attribute="x.__class__"),
     "a module with code": changed(source={"type": "module", "module": "os;import x", "attribute": ""}),
+    "a pickle": changed(source=pickled(Path("/nowhere"))),
     "a source of another kind": changed(source={"type": "shell", "path": "x"}),
     "a name of another crawl": changed(name="other"),
     "a name that cannot be printed either": changed(name="\x1b[2J"),
@@ -207,12 +236,9 @@ class HostileStore:
             await client.do(tag, "INCR", key_names.news(tag))
         return before
 
-    def start(self, **env: str) -> subprocess.Popen[bytes]:
-        environment = surroundings({"SHOAL_STORE": self.server.dsn, **PRIVATE, **HASTY, **env})
-        with (self.folder / "worker.log").open("ab") as log:
-            return subprocess.Popen(
-                [*SHOAL, "worker"], cwd=self.folder, env=environment, stdout=log, stderr=log
-            )
+    def start(self, **env: str) -> StartedCommand:
+        environment = {"SHOAL_STORE": self.server.dsn, **PRIVATE, **HASTY, **env}
+        return start_logged("worker", cwd=self.folder, log=self.folder / "worker.log", env=environment)
 
     def refusals(self) -> dict[str, str]:
         """Return, by crawl or output, what a running worker refuses, as `shoal status --json` shows it."""
@@ -225,7 +251,7 @@ class HostileStore:
     def status(self) -> Any:
         return shoal("status", "--json", cwd=self.folder, env={"SHOAL_STORE": self.server.dsn}).json
 
-    def until(self, worker: subprocess.Popen[bytes], condition: Callable[[], bool]) -> None:
+    def until(self, worker: StartedCommand, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + TIMEOUT
         while not condition():
             assert worker.poll() is None, self.log
@@ -241,7 +267,7 @@ class HostileStore:
         return len(records(path)) if path.exists() else 0
 
 
-def ended(worker: subprocess.Popen[bytes]) -> None:
+def ended(worker: StartedCommand) -> None:
     worker.terminate()
     worker.wait(TIMEOUT)
 
@@ -291,6 +317,10 @@ async def test_a_worker_does_for_a_record_only_what_its_operator_allows(tmp_path
         "names": (
             lambda record: record["settings"]["crawl"].update(nameservers="127.0.0.1:9"),
             "the crawl asks for crawl.nameservers",
+        ),
+        "pickle": (
+            lambda record: record.update(source=pickled(outside / "pickle")),
+            "not a record of a crawl: Invalid value 'pickled' - at `$.source.type`",
         ),
         "junk": (lambda record: record.update(settings=[1]), "not a record of a crawl"),
     }

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import asyncpg
 import msgspec
 from tests.adversary.size import sized
-from tests.e2e.command import SHOAL, shoal, surroundings
+from tests.e2e.command import shoal, start_logged
+from tests.e2e.command_server import StartedCommand
 from tests.graph_crawl import FIELDS, LONGEST_RUN, SPIDER, assert_same, serving_graph
 from tests.servers.postgres import ask
 from tests.servers.s3 import BUCKET
@@ -66,22 +66,14 @@ class Crawl:
     def __init__(self, start: str, folder: Path, *options: str, env: dict[str, str] | None = None) -> None:
         self.folder = folder
         self._command = [
-            *(*SHOAL, "crawl", str(SPIDER), start, "--any-host", "--allow-private", "--rate", "0"),
+            *("crawl", str(SPIDER), start, "--any-host", "--allow-private", "--rate", "0"),
             *("--per-host", "4", "--concurrency", str(CONCURRENCY), *options),
         ]
-        self._env = surroundings(env or {})
+        self._env = env or {}
         self.process = self._start()
 
-    def _start(self) -> "subprocess.Popen[bytes]":
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                self._command,
-                cwd=self.folder,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+    def _start(self) -> StartedCommand:
+        return start_logged(*self._command, cwd=self.folder, log=self.folder / "log", env=self._env)
 
     def resume(self) -> None:
         self.process = self._start()

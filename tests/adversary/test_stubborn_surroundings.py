@@ -75,6 +75,34 @@ async def test_an_output_that_is_read_only_for_a_while_is_tried_again(tmp_path: 
                 judge.assert_items("PostgreSQL", await judge.rows(table), graph.expected().items)
 
 
+@pytest.mark.timeout(300)
+async def test_a_crawl_in_a_folder_resumes_after_its_database_was_read_only(tmp_path: Path) -> None:
+    """The process exits with 4 and names the output; the same command, typed again, loses and doubles nothing."""
+    shape = Shape(seed=2, pages=sized(40, full=600), hosts=4)
+    options = ("--any-host", "--allow-private", "--rate", "20", "--per-host", "8", "--json")
+    with shared_database() as database:
+        table = f"{database}?table=books"
+        async with serving_graph(shape) as (site, graph):
+            command = [*SHOAL, "crawl", str(SPIDER), graph.start, *options, "--out", table]
+            process = await asyncio.create_subprocess_exec(
+                *command, cwd=tmp_path, env=surroundings({}), stdout=asyncio.subprocess.DEVNULL, stderr=-1
+            )
+            until = time.monotonic() + 60
+            while await site.served() < shape.pages // 4:
+                assert time.monotonic() < until
+                await asyncio.sleep(0.05)
+            await set_read_only(database, read_only=True)
+            async with asyncio.timeout(120):
+                _, errors = await process.communicate()
+            assert process.returncode == 4, errors
+            assert b"read-only" in errors
+            await set_read_only(database, read_only=False)
+            resumed = await asyncio.to_thread(shoal, *command[len(SHOAL) :], cwd=tmp_path)
+            assert resumed.code == 0, resumed
+            judge.assert_items("PostgreSQL", await judge.rows(table), graph.expected().items)
+            assert (await asyncio.to_thread(shoal, "verify", cwd=tmp_path)).code == 0
+
+
 # --- stopping within the grace of a container --------------------------------------------------------------
 
 

@@ -61,12 +61,14 @@ async def test_counts_survive_the_process_that_counted(dsn: str, tmp_path: Path)
             ran = shoal(*crawl, "--max-pages", str(limit), cwd=tmp_path, env=env)
             assert ran.code == 0, ran.err
             found.append(len(ran.json["identical_pages"]))
-        after = shoal(*crawl, "--max-pages", "3000", cwd=tmp_path, env=env)
+        more = f"{start}?sid=0123456789abcdef01234567"  # of the closed shape
+        after = shoal(*crawl, more, "--max-pages", "3000", cwd=tmp_path, env=env)
         fetched = sum("home" in hit.path for hit in await site.hits())
 
     assert found[0] == 0
     assert found[-1] == 1
     assert (after.code, after.json["ending"]) == (0, "finished")
+    assert after.json["filtered"] == {"trap": 1}
     assert after.json["pages"] == 0, "a new process knows what was closed before its first page"
     assert fetched <= 400
 

@@ -21,8 +21,9 @@ from shoal.redis_client import RedisClient
 from shoal.stores.redis.lost_holders import LostHolders
 
 PAGES, KILLS, WORKERS = sized(60, full=10_000), sized(4, full=300), 3
-RATE = sized("6", full="0.8")  # requests per second and host: the hosts' pace is what limits the crawl
+RATE = sized("6", full="0.4")  # requests per second and host: the hosts' pace is what limits the crawl
 HOSTS = sized(6, full=50)
+LEASE, PER_HOST = sized(5.0, full=120.0), sized("8", full="4")  # full size: the defaults
 
 
 async def crawl(folder: Path, dsn: str, *, kills: int) -> float:
@@ -30,13 +31,13 @@ async def crawl(folder: Path, dsn: str, *, kills: int) -> float:
     await asyncio.to_thread(folder.mkdir)
     rng = random.Random(5)
     async with serving_graph(Shape(seed=5, pages=PAGES, hosts=HOSTS)) as (site, graph):
-        with Fleet(dsn, folder) as fleet:
-            assert fleet.submit(graph.start, "--rate", RATE).code == 0
+        with Fleet(dsn, folder, lease=LEASE) as fleet:
+            assert fleet.submit(graph.start, "--rate", RATE, "--per-host", PER_HOST).code == 0
             workers = [fleet.start("--until-done") for _ in range(WORKERS)]
             await fleet.until_served(site, 10)
             began, first = time.monotonic(), await site.served()
             for _ in range(kills):
-                await asyncio.sleep(rng.uniform(0.1, sized(0.5, full=1.4)))
+                await asyncio.sleep(rng.uniform(0.1, sized(0.5, full=3.1)))
                 victim = rng.randrange(WORKERS)
                 fleet.kill(workers[victim])
                 workers[victim] = fleet.start("--until-done")
@@ -83,6 +84,7 @@ async def test_no_page_of_a_folder_is_blamed_for_a_process_that_is_killed(tmp_pa
 async def test_leases_of_a_worker_without_a_heartbeat_are_reclaimed_when_its_requests_are_over(
     tmp_path: Path,
 ) -> None:
+    """A process that is known to have ended has nothing on the wire: its leases are reclaimed at once."""
     clock = 1000.0
     async with valkey(tmp_path) as server, RedisClient.open(server.dsn, advise=False) as store:
         frontier = RedisFrontier(store)
@@ -91,11 +93,14 @@ async def test_leases_of_a_worker_without_a_heartbeat_are_reclaimed_when_its_req
         await frontier.add("c", links)
         dead = (await frontier.lease(holder="dead", limit=10, ttl=600.0)).leases
         live = (await frontier.lease(holder="live", limit=5, ttl=600.0)).leases
+        ended = (await frontier.lease(holder="ended", limit=5, ttl=600.0)).leases
         lost = LostHolders(store, clock=lambda: clock)
 
         async def look() -> int:
             return await lost.reclaim("live", ["live"], longest_s=65.0)
 
+        beating = ["live", "ended"]  # the heartbeat of a worker outlives its process
+        assert await lost.reclaim("live", beating, longest_s=65.0, ended=["ended"]) == len(ended)
         assert await look() == 0  # missed for the first time
         clock += 45.0
         assert await look() == 0  # the heartbeat is gone, a request may still be on the wire
@@ -103,9 +108,10 @@ async def test_leases_of_a_worker_without_a_heartbeat_are_reclaimed_when_its_req
         assert await look() == len(dead)
         assert await look() == 0
         counts = await frontier.reader.counts("c")
-        assert (counts.leased, counts.waiting, counts.crashes) == (len(live), 15, len(dead))
+        assert (counts.leased, counts.waiting) == (len(live), 15)
+        assert counts.crashes == len(dead) + len(ended)
         another = RedisFrontier(store)
         await another.crawls.open("c")
         assert (await another.lease(holder="live", limit=1, ttl=60.0, crawls=["c"])).leases
-        assert (await frontier.extend(dead, 60.0)) == []  # fenced
+        assert (await frontier.extend([*dead, *ended], 60.0)) == []  # fenced
         assert not (await frontier.reader.audit("c")).problems

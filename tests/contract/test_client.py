@@ -32,13 +32,15 @@ from tests.site.raw import (
 )
 
 from shoal.fetch.contract import Client
+from shoal.fetch.egress.egress import Egress
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer, DnsResolver
 from shoal.fetch.http.guard import Guard
+from shoal.fetch.impersonate.client import ImpersonatingClient
 from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, FetchLimits
-from shoal.model.page import NotSent, Response
+from shoal.model.page import NotSent, Response, Timing
 from shoal.testing.contracts.client import ClientContract, OpenClient
 
 LIMITS = FetchLimits(
@@ -77,6 +79,31 @@ class TestHttpClient(ClientContract):
         @asynccontextmanager
         async def open_client(guard: Guard) -> AsyncIterator[Client]:
             async with DnsResolver() as resolver, HttpClient(resolver, guard, sweep=0.02) as client:
+                yield client
+
+        return open_client
+
+
+@asynccontextmanager
+async def impersonating_client(
+    guard: Guard, *, profile: str, ca_file: str | None = None, names: Names | None = None
+) -> AsyncIterator[ImpersonatingClient]:
+    resolver = names or Names(localhost=("127.0.0.1",))
+    async with HttpClient(resolver, guard) as own, Egress(resolver, guard, own.exits).listen() as egress:
+        client = ImpersonatingClient(egress, resolver, guard, profile=profile, ca_file=ca_file)
+        try:
+            yield client
+        finally:
+            client.close()
+
+
+@pytest.mark.parametrize("profile", ["chrome", "plain"])
+class TestImpersonatingClient(ClientContract):
+    @pytest.fixture
+    def open_client(self, profile: str) -> OpenClient:
+        @asynccontextmanager
+        async def open_client(guard: Guard) -> AsyncIterator[Client]:
+            async with impersonating_client(guard, profile=profile) as client:
                 yield client
 
         return open_client
@@ -459,6 +486,7 @@ class Turns:
         self.taken = 0
         self.sends = 0
         self.answers = 0
+        self.timing = Timing()
 
     async def take(self, address: str = "") -> float:
         self.taken += 1
@@ -506,6 +534,52 @@ async def test_a_fetch_cancelled_while_waiting_for_its_turn_leaves_nothing_open(
             await task
         await gone(server)
     assert not server.requests
+
+
+# -- timing -------------------------------------------------------------------------------------------------
+
+
+async def test_the_phases_of_a_request_are_timed_where_they_take_place(client: HttpClient) -> None:
+    async def handler(peer: Peer) -> None:
+        for _ in range(2):
+            await peer.request()
+            await asyncio.sleep(0.06)
+            await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab")
+            await asyncio.sleep(0.04)
+            await peer.send(b"cd")
+
+    class Waiting(Turns):
+        async def take(self, address: str = "") -> float:
+            await asyncio.sleep(0.03)
+            return 0.0
+
+    async with raw_server(handler) as server:
+        first, second = Waiting(), Waiting()
+        await page(client, server.url(), turn=first)
+        await page(client, server.url(), turn=second)
+    for timing in (first.timing, second.timing):
+        assert timing.queue >= 0.025
+        assert timing.first_byte >= 0.05
+        assert timing.body >= 0.03
+        assert (timing.wire_bytes, timing.body_bytes, timing.address) == (4, 4, "127.0.0.1")
+    assert first.timing.connect > 0
+    assert (second.timing.dns, second.timing.connect, second.timing.tls) == (0.0, 0.0, 0.0)  # used again
+
+
+async def test_a_request_that_fails_is_timed_up_to_its_failure(open_client: Open) -> None:
+    async with (
+        open_client() as client,
+        raw_server(once(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab")) as cut,
+    ):
+        turn = Turns()
+        answer = await client.fetch(cut.url(), turn=turn)
+        assert isinstance(answer, Failure)
+        assert answer.failure_class is FailureClass.TRUNCATED
+        assert turn.timing.first_byte > 0
+        assert turn.timing.wire_bytes == 2
+        nothing = Turns()
+        assert isinstance(await client.fetch("http://127.0.0.1:9999/", turn=nothing), Failure)
+        assert (nothing.timing.first_byte, nothing.taken) == (0.0, 0)
 
 
 # -- HTTP ---------------------------------------------------------------------------------------------------

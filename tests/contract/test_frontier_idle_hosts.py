@@ -7,9 +7,10 @@ from tests.contract.redis_frontiers import RedisBench, redis_bench
 
 from shoal.frontier.redis.repair import repair_crawls
 from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Retry
 from shoal.model.pace import Pace
-from shoal.testing.contracts.frontier import BLOCKED, TIMEOUT, ManualClock, link, page, settle, take
+from shoal.testing.contracts.frontier import BLOCKED, ManualClock, link, page, settle, take
 
 PACE = Pace(interval=2.0, burst=3, concurrency=4)
 LONG, DAY = 601.0, 90_001.0
@@ -71,7 +72,8 @@ async def test_a_host_with_open_requests_is_not_deleted(bench: RedisBench) -> No
     await bench.frontier.add("c", [link("3", host="b.test"), link("9", host="e.test")])
     await bench.frontier.hosts.set("e.test", paused=True)
     await settle(bench.frontier, by_host["b.test"], Done(page()))
-    await settle(bench.frontier, by_host["d.test"], Retry(TIMEOUT, delay=DAY))
+    unresolved = Failure(FailureClass.DNS, "no address")  # a time-out would slow the host down
+    await settle(bench.frontier, by_host["d.test"], Retry(unresolved, delay=DAY))
     await bench.frontier.crawls.pause("c")
     bench.clock.advance(LONG)
     # In flight; waiting in a paused crawl; paused by the operator. A delayed request creates its host again.
@@ -101,7 +103,7 @@ async def test_slow_down_and_crawl_delay_are_kept_for_a_day(bench: RedisBench) -
     bench.clock.advance(10.0)
     await bench.frontier.add("c", [link("2", host="a.test")])
     [lease] = await take(bench.frontier)
-    await settle(bench.frontier, lease, Dead(BLOCKED), blocked=True)
+    await settle(bench.frontier, lease, Dead(BLOCKED))
     tag = bench.store.tag(0)
     bench.clock.advance(DAY - 100.0)
     assert await known(bench) == {"a.test", "b.test"}

@@ -35,8 +35,9 @@ from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import HostRecord
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.adaptive_delay import Signal, SlowdownRules
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.levels.ladder import LADDER
 from shoal.model.outcome import (
     Acknowledgement,
     Dead,
@@ -97,17 +98,20 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
 
 @dataclass(frozen=True)
 class Pick:
-    """A lease to settle, by its number among the latest, and how."""
+    """A lease to settle, by its number among the latest, and how; `pool`: the one to try it in next."""
 
     number: int
     outcome: Outcome
     links: list[Link]
-    blocked: bool
+    signal: Signal | None
     sent: bool
+    pool: str = ""
 
 
 numbers = st.integers(0, 12)
-picks = st.lists(st.builds(Pick, numbers, outcomes, links, st.booleans(), st.booleans()), max_size=6)
+signals = st.none() | st.sampled_from(Signal)
+pools = st.sampled_from(("", "", "http", "browser"))
+picks = st.lists(st.builds(Pick, numbers, outcomes, links, signals, st.booleans(), pools), max_size=6)
 
 
 @dataclass(frozen=True)
@@ -439,15 +443,15 @@ class RedisSides(Sides):
                 crawl.lanes = {key: lane for key, lane in crawl.lanes.items() if key not in lanes}
             state.hosts[name] = Host(name, HostRecord())
 
-    @rule(host=st.sampled_from(HOSTS), blocked=st.booleans())
-    def finish(self, host: str, blocked: bool) -> None:
+    @rule(host=st.sampled_from(HOSTS), signal=signals)
+    def finish(self, host: str, signal: Signal | None) -> None:
         """End all requests of a host and wait until the shard may delete it."""
         for number in range(8):
             before = len(self.leases)
             self.lease(HOLDERS[number % 2], 6, 10.0, POOLS, None)
             for lease, other in self.leases[before:]:
                 outcome = Gone(404) if lease.host == host else Released(0.0)
-                pick = Pick(0, outcome, [], blocked and lease.host == host, sent=lease.host == host)
+                pick = Pick(0, outcome, [], signal if lease.host == host else None, sent=lease.host == host)
                 self.settle_one(lease, other, pick)
             self.wait(1.0)
         self.wait(45.0)
@@ -494,7 +498,11 @@ def merged(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def settlement(lease: Lease, pick: Pick) -> Settlement:
-    return Settlement(lease, pick.outcome, pick.links, blocked=pick.blocked, sent=pick.sent)
+    outcome = pick.outcome
+    if pick.pool and isinstance(outcome, Retry | Released):
+        instead = structs.replace(lease.request, pool=pick.pool, escalated=LADDER[pick.sent])
+        outcome = structs.replace(outcome, instead=instead)
+    return Settlement(lease, outcome, pick.links, signal=pick.signal, sent=pick.sent)
 
 
 def seen(lease: Lease) -> tuple[object, ...]:

@@ -20,6 +20,7 @@ from tests.servers.shared import shared_cluster, shared_database
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.redis_client import RedisClient, key_names
+from shoal.sinks.drafts import draft_of, publish
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput, WriterState, item_streams
 from shoal.sinks.postgres.sink import RETRY_S
@@ -109,7 +110,7 @@ async def test_the_next_writer_finishes_the_output_of_a_killed_one(
         await settle_page(store, [number])
     await drained(store)
     await dead.kill()
-    assert not (tmp_path / "out.parquet" / "part-00000.parquet").exists()  # its rows are in the hidden file
+    assert (tmp_path / "out.parquet").read_bytes() == b""  # its rows are in a file beside it
     assert await unfinished(store, CRAWL, [out], node="here")
     assert not await unfinished(store, CRAWL, [out], node="elsewhere")
 
@@ -196,6 +197,9 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
     async with running(writer_of(store, CRAWL, str(out), overwrite=True)):
         await settle_page(store, [2])
         await drained(store)
+    assert numbers_in(out) == [1]  # until the crawl has succeeded
+    assert numbers_in(Path(draft_of(str(out)))) == [2]
+    publish({str(out): draft_of(str(out))})
     assert numbers_in(out) == [2]
 
 

@@ -4,16 +4,15 @@ Then its pages are parsed again by a changed spider, and the log must show nothi
 """
 
 import os
-import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from bench.web_server import serving
-from tests.corpora.packages import unpacked
 from tests.corpora.trees import OPENJDK, POSTGRESQL, WHOLE
 from tests.corpora.walk import walk
 from tests.e2e.command import records, shoal
+from tests.servers.nginx import put_nginx_into_path
 
 TREE, LEAST = (OPENJDK, 10_000) if WHOLE else (POSTGRESQL, 1_000)
 LONGEST_RUN = 1500.0  # seconds, on a machine that is busy with other things
@@ -34,16 +33,12 @@ BEFORE = SPIDER % '"title": title, "paragraphs": len(page.css("p"))'
 AFTER = SPIDER % '"title": title + "!", "first": page.css("p::text").get()'
 
 
-@pytest.fixture
-def nginx(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put nginx into PATH; where it is not installed, Debian's package is unpacked."""
-    if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None:
-        monkeypatch.setenv("PATH", f"{unpacked('nginx', 'usr/sbin')}:{os.environ['PATH']}")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_real_site_is_crawled_whole_and_parsed_again_without_a_request(tmp_path: Path, nginx: None) -> None:
+def test_a_real_site_is_crawled_whole_and_parsed_again_without_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_nginx_into_path(monkeypatch)
     (tmp_path / "spider.py").write_text(BEFORE)
     (tmp_path / "changed.py").write_text(AFTER)
     with serving(TREE.root(), core=max(os.sched_getaffinity(0))) as server:

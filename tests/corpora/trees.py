@@ -31,9 +31,10 @@ class Tree:
 
 OPENJDK = Tree("openjdk-17-doc", "usr/share/doc/openjdk-17-jre-headless/api", "javadoc")
 POSTGRESQL = Tree("postgresql-doc-15", "usr/share/doc/postgresql-doc-15/html", "DocBook, XHTML with a prolog")
+GIT = Tree("git-doc", "usr/share/doc/git-doc", "AsciiDoc, XHTML with a prolog")
 CUT = (
     POSTGRESQL,
-    Tree("git-doc", "usr/share/doc/git-doc", "AsciiDoc, XHTML with a prolog"),
+    GIT,
     Tree("cmake-doc", "usr/share/doc/cmake-data/html", "Sphinx"),
 )
 TREES = (

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -295,14 +296,21 @@ def test_a_description_needs_no_user_code_in_this_process() -> None:
 async def test_what_a_spider_prints_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spider = tmp_path / "chatty.py"
     spider.write_text(
-        "import sys, shoal\nprint('loading')\nspider = shoal.Spider('chatty')\n"
+        "import logging, sys, shoal\nprint('loading')\nspider = shoal.Spider('chatty')\n"
         "@spider.page()\ndef page(page):\n    print('parsing', file=sys.stderr)\n    print('parsed')\n"
+        "    logging.getLogger('chatty.page').error('status %d', page.status)\n"
+        "    logging.getLogger('chatty.page').debug('not shown')\n"
     )
+    caplog.set_level(logging.INFO, "shoal.spider")
     async with opened(spider) as pool:
         await parse(pool, ["page"] * 2)
 
     printed = [vars(record)["line"] for record in caplog.records if record.message == "spider.output"]
     assert sorted(printed) == ["loading", "parsed", "parsed", "parsing", "parsing"]
+    said = [record for record in caplog.records if record.message == "spider.log"]
+    assert [(one.levelname, vars(one)["logger"], vars(one)["line"]) for one in said] == [
+        ("ERROR", "chatty.page", "status 200")
+    ] * 2
 
 
 async def test_closing_does_not_wait_for_pages_and_leaves_nothing_behind() -> None:

@@ -54,12 +54,13 @@ class Archived:
         return name
 
 
-def crawl_shop(folder: Path) -> Archived:
-    """Crawl a shop of one category to the end, then close it."""
+def crawl_shop(folder: Path, *outputs: str) -> Archived:
+    """Crawl a shop of one category to the end, then close it; `outputs`: instead of items.jsonl."""
     folder.mkdir()
     (folder / "shop.py").write_text(SPIDER)
     with open_shop(Shop(categories=1), latency=0.001) as site:
-        ran = shoal("crawl", "shop.py", site, *QUICK, "--out", "items.jsonl", cwd=folder, env=HASTY)
+        outs = outputs or ("--out=items.jsonl",)
+        ran = shoal("crawl", "shop.py", site, *QUICK, *outs, cwd=folder, env=HASTY)
     assert ran.code == 0, ran.err
     return Archived(folder, site)
 

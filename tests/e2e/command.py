@@ -1,7 +1,6 @@
 """The `shoal` command as a separate process, as a user or a script runs it."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.command_server import FIXED_AT_START, SERVER
+from tests.e2e import command_server
+from tests.e2e.command_server import FIXED_AT_START, SERVER, StartedCommand
 
 SHOAL = (sys.executable, "-m", "shoal")
 QUICK = ("--allow-private", "--rate", "0", "--per-host", "16")
@@ -43,20 +43,13 @@ class Ran:
         return line.removeprefix("shoal: ")
 
 
-def surroundings(extra: Mapping[str, str] = {}) -> dict[str, str]:
-    """Return an environment without the settings of the user who runs the tests."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("SHOAL_", "LC_", "NO_COLOR"))
-    }
-    return {**kept, "LANG": "C.UTF-8", "PYTHONWARNINGS": "error", **extra}
+surroundings = command_server.surroundings
 
 
 def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: float = TIMEOUT) -> Ran:
     """Run a command to its end."""
     environment = surroundings(env)
-    if not any(name.startswith(FIXED_AT_START) for name in env):
+    if can_be_forked(env):
         return Ran(*SERVER.run(arguments, cwd=cwd, env=environment, timeout=timeout))
     done = subprocess.run(
         [*SHOAL, *arguments],
@@ -71,29 +64,37 @@ def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: floa
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+def can_be_forked(env: Mapping[str, str]) -> bool:
+    """Return whether a command with these additions to its environment can be forked from the command server."""
+    return not any(name.startswith(FIXED_AT_START) for name in env)
+
+
 @contextmanager
-def started(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Iterator[subprocess.Popen[str]]:
+def started(*arguments: str, cwd: Path, env: Mapping[str, str] = {}) -> Iterator[StartedCommand]:
     """Run a command in the background; it is killed at the end of the block."""
-    process = subprocess.Popen(
-        [*SHOAL, *arguments],
-        cwd=cwd,
-        env=surroundings(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
+    assert can_be_forked(env), env
+    with SERVER.start(arguments, cwd=cwd, env=surroundings(env)) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def ended(process: subprocess.Popen[str]) -> Ran:
+def start_logged(
+    *arguments: str, cwd: Path, log: Path, env: Mapping[str, str] = {}, session: bool = False
+) -> StartedCommand:
+    """Run a command in the background that appends what it prints to a file; the caller ends it."""
+    assert can_be_forked(env), env
+    with log.open("ab") as file:
+        out = file.fileno()
+        return SERVER.start(arguments, cwd=cwd, env=surroundings(env), out=out, err=out, session=session)
+
+
+def ended(process: StartedCommand) -> Ran:
     """Wait for a background command to end by itself."""
     out, err = process.communicate(timeout=TIMEOUT)
-    return Ran(process.returncode, out, err)
+    code = process.wait()
+    return Ran(code, out, err)
 
 
 def records(path: Path) -> list[dict[str, Any]]:

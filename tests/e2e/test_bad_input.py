@@ -212,7 +212,7 @@ def test_a_file_that_is_not_a_store_is_refused_and_not_changed(shop: str, tmp_pa
     assert (tmp_path / "shoal-data" / "store.db").read_bytes() == b"my diary\n" * 1000
 
 
-def test_two_processes_cannot_crawl_into_one_store(shop: str, tmp_path: Path) -> None:
+def test_two_processes_cannot_run_one_crawl(shop: str, tmp_path: Path) -> None:
     with started("crawl", shop, "--allow-private", "--rate", "1", cwd=tmp_path) as first:
         while not list(tmp_path.rglob("*.jsonl")):
             with suppress(subprocess.TimeoutExpired):
@@ -224,7 +224,7 @@ def test_two_processes_cannot_crawl_into_one_store(shop: str, tmp_path: Path) ->
         assert ended(first).code == 3
 
     assert second.code == replay.code == 4
-    assert f"shoal-data is in use by process {first.pid}" in second.complaint
+    assert f"is being run by process {first.pid}: wait until that ends" in second.complaint
     assert status.code == 0
     assert status.json["running"] is True
     finishes_and_verifies(shop, tmp_path)

@@ -18,9 +18,18 @@ def test_every_check_is_one_line_and_the_exit_code_follows_the_worst(
     found = json.loads(capsys.readouterr().out)
     grades = {check["name"]: check["grade"] for check in found["checks"]}
 
-    assert {"python", "packages", "open files", "memory", "disk", "clock", "store", "parsing", "dns"} <= set(
-        grades
-    )
+    assert {
+        "python",
+        "packages",
+        "open files",
+        "memory",
+        "disk",
+        "clock",
+        "store",
+        "parsing",
+        "browser",
+        "dns",
+    } <= set(grades)
     assert grades["python"] == grades["clock"] == grades["store"] == "ok"
     assert found["ok"] is ("fail" not in grades.values())
     assert code == (0 if found["ok"] else 1)

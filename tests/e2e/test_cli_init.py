@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.command import surroundings
 
-from shoal.cli.commands.init import TEMPLATES
+from shoal.cli.commands.run.init import TEMPLATES
 from shoal.cli.input.settings_loader import merge_layers
 from shoal.cli.main import run
 

@@ -1,5 +1,6 @@
 """`shoal shell`, asked through a pipe: a page, and expressions about it."""
 
+import asyncio
 import json
 import os
 import pty
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command import SHOAL, TIMEOUT, Ran, surroundings
+from tests.servers.process import program
+from tests.site.written import Sheet, serving_written
 
 from shoal.cli.main import run
 
@@ -122,3 +125,42 @@ def test_a_url_that_a_crawl_would_refuse_is_refused_with_advice(
 def test_a_missing_file_that_looks_like_a_host_suggests_a_url(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shell", "example.com"]) == 1
     assert "did you mean https://example.com ?" in capsys.readouterr().err
+
+
+def test_a_spider_runs_on_the_page_and_its_handlers_can_be_called(saved: Path) -> None:
+    (saved.parent / "letters.py").write_text(
+        "import shoal\nspider = shoal.Spider('letters')\n"
+        "@spider.page()\ndef letter(page):\n    yield {'title': page.css('h1::text').get()}\n    yield page.links()\n"
+    )
+    typed = "run()\nletter(page)[0]['title']\nview()\n"
+
+    ran = asked(typed, "letters.py", "page.html", "--url", "https://a.example/", cwd=saved.parent)
+
+    assert ran.code == 0, ran.err
+    item, first, second, title, path = ran.out.splitlines()
+    assert item == "{'title': 'Größe'}"
+    assert (first, second, title) == ("https://a.example/a", "https://a.example/b", "Größe")
+    assert Path(path).read_text() == PAGE
+    Path(path).unlink()
+
+
+def test_a_spider_without_start_urls_needs_a_page(saved: Path) -> None:
+    (saved.parent / "letters.py").write_text(
+        "import shoal\nspider = shoal.Spider('letters')\n@spider.page()\ndef letter(page):\n    pass\n"
+    )
+    ran = asked("", "letters.py", cwd=saved.parent)
+    assert (ran.code, ran.complaint) == (
+        1,
+        "spider 'letters' has no start URL: name a page: shoal shell letters.py URL",
+    )
+
+
+async def test_a_rendered_page_has_what_scripts_made_and_pictures(tmp_path: Path) -> None:
+    program("chromium-headless-shell", "chromium-headless-shell")
+    sheets = {"/": Sheet("<div id=root></div><script>root.innerHTML = '<h1>made</h1>'</script>")}
+    async with serving_written(sheets) as site:
+        typed = 'css("h1::text").get()\npage.rendered\npage.screenshot[1:4]\npage.pdf[:4]\n'
+        url = f"http://{site.authorities[0]}/"
+        ran = await asyncio.to_thread(asked, typed, url, "--render", "--allow-private", cwd=tmp_path)
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines() == ["made", "True", "b'PNG'", "b'%PDF'"]

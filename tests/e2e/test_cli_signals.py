@@ -23,13 +23,14 @@ from tests.e2e.command import (
     surroundings,
 )
 from tests.e2e.command import QUICK as AT_ONCE
+from tests.e2e.command_server import StartedCommand
 
 OUT = ("--out", "items.jsonl")
 QUICK = (*AT_ONCE, *OUT)
 POLITE = ("--allow-private", "--rate", "10", *OUT)  # slow enough to be stopped on the way
 
 
-def wait_for_items(folder: Path, process: subprocess.Popen[str]) -> None:
+def wait_for_items(folder: Path, process: StartedCommand) -> None:
     """Wait until the crawl has written something, so that there is something to lose."""
     items = folder / "items.jsonl"
     while not (items.exists() and items.stat().st_size):

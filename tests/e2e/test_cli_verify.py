@@ -26,8 +26,13 @@ def lose_a_row(folder: Path) -> None:
         database.execute("DELETE FROM items WHERE _id = 5")
 
 
+def lose_rows(folder: Path) -> None:
+    path = folder / "items.parquet"
+    pq.write_table(pq.read_table(path).slice(1), path)
+
+
 def lose_a_part(folder: Path) -> None:
-    [part] = (folder / "items.parquet").iterdir()
+    [part] = (folder / "parts.parquet").iterdir()
     pq.write_table(pq.read_table(part, partitioning=None).slice(1), part)
 
 
@@ -53,6 +58,7 @@ def test_every_loss_duplicate_or_change_is_found(shop: str, tmp_path: Path) -> N
     whole = tmp_path / "whole"
     whole.mkdir()
     outs = [f"--out=items.{ending}" for ending in ("jsonl", "csv", "sqlite", "parquet")]
+    outs.append("--out=parts.parquet/")
     assert shoal("crawl", shop, *QUICK, *outs, "--quiet", cwd=whole, env=HASTY).code == 0
     # Outputs are known by their full path: each case happens where the crawl was, and is undone from a copy.
     shutil.copytree(whole, tmp_path / "copy")
@@ -69,7 +75,8 @@ def test_every_loss_duplicate_or_change_is_found(shop: str, tmp_path: Path) -> N
         (lose_an_item, (), "shorter than this crawl has left it"),
         (double_an_item, (), "it holds 46 lines, but 45 were written"),
         (lose_a_row, (), "items.sqlite holds 44 rows, but 45 were written there; put it back"),
-        (lose_a_part, (), "items.parquet holds 44 rows in its first 1 parts, but 45 were written there; put"),
+        (lose_rows, (), "items.parquet holds 44 rows, but 45 were written there; put it back"),
+        (lose_a_part, (), "parts.parquet holds 44 rows in its first 1 parts, but 45 were written there; put"),
         (lose_a_page, (), "beyond the end of archive segment"),
         (miscount, (), f"the counter of done says 1, the data {DONE}"),
         (change_a_page, ("--deep",), "archive: "),

@@ -1,26 +1,35 @@
 """What the documentation tells people to type works as written."""
 
+import json
 import re
 import shlex
-import subprocess
-from collections.abc import AsyncIterator
+import tomllib
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from docs.making.session import SHOP, STORE, files
-from tests.e2e.command import surroundings
+from tests.e2e.command import Ran, shoal, started
 from tests.servers.redis import RedisServer, valkey
 from tests.site.books import BOOKS
 from tests.site.server import ServedSite, serving
 
+from shoal.cli.demo.shop import Shop
+from shoal.model.api.webhooks import WebhookEvent
 from shoal.model.configuration.configure import TYPES
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "guide.md"]
+GUIDE, README = ROOT / "docs" / "guide.md", ROOT / "README.md"
+OPEN_SHOP = "http://127.0.0.1:8000/"  # of `shoal demo --serve`
 SITE = f"{SHOP}/"
 
 # The bookshop of the documentation is on this machine and in a hurry; commands are typed as they stand.
 LOCAL = {"SHOAL_CRAWL_ALLOW_PRIVATE": "true", "SHOAL_CRAWL_RATE": "0", "SHOAL_RETRY_BASE": "0.01"}
+
+# The demo shop takes 30 ms for a page: 15 seconds for a crawl that asks for one page after the other.
+HURRIED = {"SHOAL_CRAWL_PER_HOST": "16", "SHOAL_RETRY_BASE": "0.01"}
 
 
 def commands(page: Path) -> list[str]:
@@ -49,45 +58,69 @@ async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
         yield server
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-async def test_every_command_works_as_written(
-    page: Path, books: ServedSite, server: RedisServer, tmp_path: Path
+async def test_every_command_of_the_guide_works_as_written(
+    books: ServedSite, server: RedisServer, tmp_path: Path
 ) -> None:
     here = f"http://{books.authorities[0]}/"
-    write_files(page, tmp_path, here)
+    write_files(GUIDE, tmp_path, here)
     run = 0
-    for command in commands(page):
-        if command.startswith("make "):
-            _can_be_made(command)
-            continue
-        done = _typed(command.replace(SITE, here).replace(STORE, server.dsn), tmp_path)
-        assert done.returncode == 0, f"{command}: {done.stderr}"
+    for command in commands(GUIDE):
+        done = _typed(command.replace(SITE, here).replace(STORE, server.dsn), tmp_path, LOCAL)
+        assert done.code == 0, f"{command}: {done.err}"
         run += 1
     assert run >= 5
     assert set(_items(tmp_path)) == {BOOKS}
 
 
-def _typed(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+async def test_every_command_of_the_readme_works_as_pasted_next_to_the_demo_shop(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    typed = commands(README)
+    assert typed.index("shoal demo --serve") < typed.index(next(one for one in typed if "crawl" in one))
+    with started("demo", "--serve", "--port", "0", "--json", cwd=tmp_path) as shop:
+        assert shop.stdout is not None
+        here = json.loads(shop.stdout.readline())["url"]
+        [(name, text)] = files(README.read_text()).items()
+        (tmp_path / name).write_text(text.replace(OPEN_SHOP, here))
+        run = 0
+        for command in typed:
+            if command.startswith("pip install "):
+                _names_known_extras(command)
+            elif command.startswith("shoal serve"):
+                _serves(command, tmp_path)
+            elif not command.startswith("shoal demo"):
+                done = _typed(command.replace(OPEN_SHOP, here).replace(STORE, server.dsn), tmp_path, HURRIED)
+                assert done.code == 0, f"{command}: {done.err}"
+                run += 1
+    assert run >= 10
+    assert _items(tmp_path) == [len(Shop().products)] * 3
+
+
+def _serves(command: str, folder: Path) -> None:
+    """Start a server on a free port; it prints where, and answers there."""
+    with started(*shlex.split(command)[1:], "--listen", "127.0.0.1:0", cwd=folder) as server:
+        assert server.stdout is not None
+        [found] = re.findall(r"http://127\.0\.0\.1:\d+", server.stdout.readline())
+        with urllib.request.urlopen(f"{found}/healthz", timeout=30) as answer:
+            assert answer.status == 200
+
+
+def _names_known_extras(command: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [asked] = re.findall(r"^pip install '?\.(?:\[(.+)\]')?$", command)
+    assert set(filter(None, asked.split(","))) <= set(extras)
+
+
+def _typed(command: str, folder: Path, env: Mapping[str, str]) -> Ran:
+    """Type a command of the documentation; the program of the wheel is typed by `test_first_day.py`."""
     program, *arguments = shlex.split(command)
-    return subprocess.run(
-        [str(ROOT / ".venv" / "bin" / program), *arguments],
-        cwd=folder,
-        env=surroundings(LOCAL),
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    assert program == "shoal"
+    return shoal(*arguments, cwd=folder, env=env)
 
 
 def _items(folder: Path) -> list[int]:
     """Count the items of each file that a crawl has written."""
     return [len(file.read_text().splitlines()) for file in folder.glob("*.jsonl")]
-
-
-def _can_be_made(command: str) -> None:
-    """Check that a target exists; running `make test` from a test would never end."""
-    subprocess.run([*shlex.split(command), "--dry-run"], cwd=ROOT, check=True, capture_output=True)
 
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -113,7 +146,8 @@ def test_links_within_the_documentation_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", WITH_SETTINGS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_settings_that_the_documentation_names_exist(page: Path) -> None:
     sections = "|".join({key.partition(".")[0] for key in TYPES if "." in key})
-    assert set(re.findall(rf"`((?:{sections})\.[a-z_]+)`", page.read_text())) <= set(TYPES)
+    events = get_args(WebhookEvent)  # they look like settings
+    assert set(re.findall(rf"`((?:{sections})\.[a-z_]+)`", page.read_text())) <= {*TYPES, *events}
 
 
 GLOSSARY = ROOT / "docs" / "glossary.md"

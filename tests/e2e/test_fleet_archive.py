@@ -77,6 +77,9 @@ async def test_pages_on_an_object_store_are_parsed_again_and_exported_on_any_mac
             assert len(again) == PRODUCTS
             assert all({**item, "price": None} == {**before[item["sku"]], "price": None} for item in again)
 
+            made = fleet.run("export", "--from", "archive", "--out", "again.csv", "--json").json
+            assert (made["items"], made["lost"], made["failed"]) == (PRODUCTS, 0, 0)
+
             assert verified(fleet.run("verify", "--deep", "--json")) == (DONE, [])
             exported = fleet.run("export", "--out", "pages.warc.gz", "--json").json
             assert (exported["pages"], exported["unreadable"]) == (DONE, 0)

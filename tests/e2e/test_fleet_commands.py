@@ -1,6 +1,5 @@
 """Looking at a fleet and steering it: the commands of a folder, on a store that many share."""
 
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ from tests.e2e.command import (
     PAGES,
     PRIVATE,
     QUICK,
-    SHOAL,
     TIMEOUT,
     shoal,
-    surroundings,
+    start_logged,
 )
-from tests.servers.process import free_port
+from tests.e2e.command_server import StartedCommand
+from tests.servers.process import free_port, refusing_port
 from tests.servers.redis import RedisServer, valkey
 
 HALF = PAGES // 2
@@ -40,12 +39,10 @@ class Store:
         assert ran.code == code, ran.err
         return ran.json
 
-    def worker(self) -> subprocess.Popen[bytes]:
+    def worker(self) -> StartedCommand:
         allowed = "\n".join([str(self.folder), *self.allowed])
-        env = surroundings(
-            {"SHOAL_STORE": self.server.dsn, **PRIVATE, **HASTY, "SHOAL_WORKER_ALLOW_OUTPUTS": allowed}
-        )
-        return subprocess.Popen([*SHOAL, "worker", "--quiet"], cwd=self.folder, env=env)
+        env = {"SHOAL_STORE": self.server.dsn, **PRIVATE, **HASTY, "SHOAL_WORKER_ALLOW_OUTPUTS": allowed}
+        return start_logged("worker", "--quiet", cwd=self.folder, log=self.folder / "worker.log", env=env)
 
     def says(self, *arguments: str, code: int = 0) -> str:
         ran = shoal(*arguments, cwd=self.folder, env={"SHOAL_STORE": self.server.dsn})
@@ -93,8 +90,11 @@ async def test_commands_control_a_fleet_as_they_control_a_folder(store: Store, s
     assert store.shoal(*crawl)["counts"]["dead"] == 0
     assert store.shoal("dlq", "purge", "--yes")["purged"] == 0
     [ended] = store.shoal("trace", letter["url"])["traces"]
-    assert ended["state"] == "ended"
-    assert "a fleet keeps no record of ended requests" in store.says("trace", letter["url"])
+    assert ended["state"] == "done"
+    assert [(one["class"], one["status"]) for one in ended["attempts"]] == [
+        ("target_error", 503),
+        (None, 200),
+    ]
     assert "never accepted" in store.says("trace", f"{shop}no-such-page", code=1)
 
 
@@ -213,22 +213,22 @@ async def test_a_full_store_can_be_inspected_and_drained(store: Store, shop: str
 
 
 async def test_an_output_that_cannot_be_written_is_named_with_the_reason(store: Store, shop: str) -> None:
-    port = free_port()
-    secret = f"postgresql://shoal:hunter2@127.0.0.1:{port}/x"
-    store.allowed = [f"postgresql://127.0.0.1:{port}"]
-    submitted = store.says("submit", shop, *QUICK, "--crawl", "shop", "--out", secret)
-    assert "items go to postgresql://shoal@127.0.0.1" in submitted
-    assert "hunter2" not in submitted
-    assert ".jsonl, .ndjson" in store.says("submit", shop, "--crawl", "other", "--out", "a.xlsx", code=1)
-    working = store.worker()
-    try:
-        while [(one["kind"], one["about"]) for one in store.shoal("status")["bottlenecks"]] != [
-            ("output", "shop")
-        ]:
-            assert working.poll() is None
-        [bottleneck] = store.shoal("status")["bottlenecks"]
-    finally:
-        working.terminate()
-        working.wait(TIMEOUT)
+    with refusing_port() as port:
+        secret = f"postgresql://shoal:hunter2@127.0.0.1:{port}/x"
+        store.allowed = [f"postgresql://127.0.0.1:{port}"]
+        submitted = store.says("submit", shop, *QUICK, "--crawl", "shop", "--out", secret)
+        assert "items go to postgresql://shoal@127.0.0.1" in submitted
+        assert "hunter2" not in submitted
+        assert ".jsonl, .ndjson" in store.says("submit", shop, "--crawl", "other", "--out", "a.xlsx", code=1)
+        working = store.worker()
+        try:
+            while [(one["kind"], one["about"]) for one in store.shoal("status")["bottlenecks"]] != [
+                ("output", "shop")
+            ]:
+                assert working.poll() is None
+            [bottleneck] = store.shoal("status")["bottlenecks"]
+        finally:
+            working.terminate()
+            working.wait(TIMEOUT)
     assert bottleneck["text"].endswith("says: the server cannot be reached: Connection refused")
     assert "hunter2" not in bottleneck["text"]

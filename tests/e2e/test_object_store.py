@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from tests.e2e import spilling_worker
-from tests.e2e.command import HASTY, PAGES, QUICK, Ran, records, shoal
+from tests.e2e.command import DONE, HASTY, PAGES, QUICK, Ran, records, shoal
 from tests.fleet_crawl import Fleet
 from tests.servers.redis import RedisServer, valkey
 from tests.servers.s3 import BUCKET, SECRET, S3Server
@@ -30,6 +30,11 @@ def test_pages_on_an_object_store_can_be_verified_and_exported(shop: str, tmp_pa
         assert exported.code == 0, exported.err
         assert (tmp_path / "pages.warc.gz").stat().st_size > 10_000
         assert len(records(tmp_path / "x.jsonl")) == PAGES
+        query = "SELECT count(*) FROM attempts WHERE outcome = 'done'"
+        logged = shoal("sql", query, "--json", cwd=tmp_path, env=server.environment)
+        assert logged.json["rows"] == [[DONE]], logged.err
+        [trace] = shoal("trace", shop, "--json", cwd=tmp_path, env=server.environment).json["traces"]
+        assert [one["status"] for one in trace["attempts"]] == [200]
 
     assert SECRET not in "".join([ran.out, ran.err, proved.out, proved.err, exported.out, exported.err])
 

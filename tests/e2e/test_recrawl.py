@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import pytest
 from tests.e2e.command import QUICK, shoal
 
 with warnings.catch_warnings():
@@ -118,3 +119,27 @@ def test_a_third_crawl_asks_with_what_the_second_learnt(tmp_path: Path) -> None:
         assert "Edition 2" in third
         answers = dict(server.answers)
         assert (answers["/tagged"], answers["/dated"], answers["/news"]) == (304, 304, 304)
+
+
+@pytest.mark.parametrize("flag", ["--again", "--fresh"])
+def test_an_output_that_cannot_be_opened_costs_nothing_of_the_last_generation(
+    tmp_path: Path, flag: str
+) -> None:
+    with serving() as (server, url):
+        command = ("crawl", url, *QUICK, "--out", "pages.jsonl")
+        assert shoal(*command, cwd=tmp_path).code == 0
+        before, answers = (tmp_path / "pages.jsonl").read_bytes(), len(server.answers)
+        (tmp_path / ".pages.jsonl.new").touch()  # where the draft of the output would be
+        refused = shoal(*command, flag, cwd=tmp_path)
+        again = shoal(*command, cwd=tmp_path)
+
+        assert refused.code == 1
+        assert "pages.jsonl" in refused.complaint
+        assert again.code == 0
+        assert "Nothing to do" in again.out
+        assert len(server.answers) == answers
+        assert (tmp_path / "pages.jsonl").read_bytes() == before
+        assert shoal("verify", cwd=tmp_path).code == 0
+
+        (tmp_path / ".pages.jsonl.new").unlink()
+        assert shoal(*command, flag, cwd=tmp_path).code == 0

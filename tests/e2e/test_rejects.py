@@ -51,7 +51,7 @@ def test_every_item_is_kept_or_rejected_once_and_counted_over_several_runs(shop:
     [status] = shoal("status", "--json", cwd=tmp_path).json["crawls"]
     assert status["rejected"] == len(rejected)
     assert status["links_filtered_by_rule"]["scope"] > 0
-    assert "filtered in shop: scope" in shoal("status", cwd=tmp_path).out
+    assert "skipped in shop: scope" in shoal("status", cwd=tmp_path).out
     assert shoal("verify", cwd=tmp_path).code == 0
     file = tmp_path / rest.json["rejects"]
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))

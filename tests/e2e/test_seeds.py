@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command import QUICK, SHOAL, TIMEOUT, Ran, shoal, surroundings
+from tests.e2e.command_server import SERVER, StartedCommand
 from tests.servers.redis import RedisServer, valkey
 
 from shoal.redis_client import RedisClient
@@ -145,16 +146,9 @@ class Full:
     async def make_room(self) -> None:
         await self._server.ask("CONFIG", "SET", "maxmemory", 0)
 
-    def submit(self) -> subprocess.Popen[str]:
+    def submit(self) -> StartedCommand:
         """Begin to submit, and return when it waits, or has ended."""
-        process = subprocess.Popen(
-            [*SHOAL, *SUBMIT, "urls.txt"],
-            cwd=self._folder,
-            env=surroundings(self._env),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = SERVER.start((*SUBMIT, "urls.txt"), cwd=self._folder, env=surroundings(self._env))
         assert process.stderr is not None
         self.said = next(line for line in process.stderr if "is full" in line)
         return process

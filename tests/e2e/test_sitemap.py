@@ -22,6 +22,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def answer(self, here: str) -> bytes:
+        if self.path == "/robots.txt":
+            return f"User-agent: *\nDisallow: /robots\nSITEMAP : {here}/index.xml # all\nSitemap:\n".encode()
         if self.path == "/index.xml":
             return f"<sitemapindex><sitemap><loc>{here}/map.xml.gz</loc></sitemap></sitemapindex>".encode()
         if self.path == "/map.xml.gz":
@@ -56,3 +58,40 @@ def test_an_index_of_sitemaps_is_crawled_with_everything_that_it_lists(site: str
         *(f"{site}page/{n}" for n in range(PAGES)),
     }
     assert ran.json["counts"]["dead"] == 0
+
+
+SPIDER = """
+import shoal
+
+spider = shoal.Spider("auto", start="{site}", sitemaps="auto", follow="/page/")
+
+
+@spider.page()
+def page(page):
+    yield {{"url": page.url}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["flag", "spider"])
+def test_the_sitemaps_that_robots_txt_names_are_found(site: str, tmp_path: Path, kind: str) -> None:
+    target: tuple[str, ...]
+    if kind == "flag":
+        target = (site, "--sitemap", "auto", "--follow", "/page/")
+    else:
+        (tmp_path / "auto.py").write_text(SPIDER.format(site=site))
+        target = ("auto.py",)
+    ran = shoal("crawl", *target, *QUICK, "--out", "items.jsonl", "--json", cwd=tmp_path)
+
+    assert ran.code == 0, ran.err
+    assert {record["url"] for record in records(tmp_path / "items.jsonl")} == {
+        site,
+        *(f"{site}page/{n}" for n in range(PAGES)),
+    }
+    assert (ran.json["counts"]["dead"], ran.json["counts"]["filtered"]) == (0, 0)
+
+
+def test_auto_needs_a_start_url(tmp_path: Path) -> None:
+    (tmp_path / "seeds").write_text("http://127.0.0.1:1/\n")
+    ran = shoal("crawl", "--seeds", "seeds", "--sitemap", "auto", *QUICK, cwd=tmp_path)
+    assert ran.code == 1
+    assert "--sitemap auto needs start URLs" in ran.complaint

@@ -61,4 +61,4 @@ async def test_what_a_host_brings_beyond_its_budget_is_counted_like_every_other_
 
     assert ran.code == 0, ran.err
     assert ran.json["filtered"] == {"budget": NUMBERED + 1 - 50}
-    assert f"filtered in numbers: budget {NUMBERED + 1 - 50:,}" in shoal("status", cwd=tmp_path).out
+    assert f"skipped in numbers: budget {NUMBERED + 1 - 50:,}" in shoal("status", cwd=tmp_path).out

@@ -36,6 +36,16 @@ class Evidence:
     server: RawServer
     ended: Mapping[str, Ended]  # by URL as written in `Case.ends`
     items: Sequence[dict[str, Any]]  # of the pages of this case's server
+    exits: Sequence[RawServer] = ()  # those of the case, in order
+
+
+@dataclass(frozen=True, slots=True)
+class HostileExit:
+    """A proxy that requests of a case may leave through. `{exit}` in its line is host and port."""
+
+    serve: Handler
+    line: str = "http://{user}:{password}@{exit}"
+    tls: Callable[[Any], ssl.SSLContext] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,8 @@ class Case:
     opened: Callable[[Any], AbstractContextManager[RawServer]] | None = None  # a server of another kind
     check: Callable[[Evidence], object] | None = None
     slow: bool = False  # left out of the cut
+    exits: Sequence[HostileExit] = ()  # that its host is asked through, and a good one; for groups with exits
+    alone: bool = False  # without the good one
 
     @property
     def row(self) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import html
 import json
 import sqlite3
+import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -21,9 +22,10 @@ import psutil
 from tests.e2e.command import surroundings
 from tests.hostile.case import CONCURRENCY, PLACES, Case, Ended, Evidence, once, page, site
 from tests.hostile.names import REBOUND, zone
+from tests.servers.proxies import Login, Tinyproxy, proxy_server
 from tests.site.certificates import Authority, make_authority
 from tests.site.name_server import name_server
-from tests.site.raw import Peer, RawServer, answer, raw_server
+from tests.site.raw import Handler, Peer, RawServer, answer, raw_server
 
 from shoal.model.request import FINGERPRINT_KEY
 from shoal.model.url import canonical, fingerprint_of
@@ -32,8 +34,11 @@ from shoal.services.inspect.status import status
 ROOT = Path(__file__).parents[2]
 SPIDER = Path(__file__).parent / "spider.py"
 SECRET = "hunter2"
+GOOD_KIND = "good"
 GOOD_HOSTS = 20
 DEADLINE = 110.0  # for all cases of a crawl together
+PARSE_MEMORY = 128 << 20  # bytes that a parse process may need for a page
+BROWSER_MEMORY = 384 << 20  # bytes that a renderer may need for a page
 
 SETTINGS = """
 [crawl]
@@ -44,6 +49,7 @@ procs = 2
 depth = 40
 same_host = false
 allow_private = true
+exit_kind = "{exit_kind}"
 robots = {robots}
 ca_file = "{ca_file}"
 nameservers = "{nameservers}"
@@ -69,9 +75,14 @@ per_host = {budget}
 [parse]
 cpu = 2.0
 wall = 10.0
-memory_bytes = 134_217_728
+memory_bytes = {parse_memory}
 output_bytes = 4_194_304
 items = 5_000
+[browser]
+page_s = 4.0
+memory_bytes = {browser_memory}
+wire_bytes = 4_194_304
+idle_s = 2.0
 """
 
 
@@ -83,6 +94,10 @@ class Terms:
     concurrency: int = CONCURRENCY
     first_byte: float = 3.0  # seconds
     budget: int = 100  # requests that one host may bring
+    renders: bool = False  # whether a browser renders the cases
+    room: int = 256 << 20  # bytes that it may need on top of what it needs when idle
+    child_room: int = PARSE_MEMORY + (48 << 20)  # of one process: a page, and the modules of the spider
+    exits: bool = False  # whether every request leaves through an exit
 
 
 USUAL = Terms()
@@ -93,6 +108,7 @@ class Sample:
     """What a crawl holds at one moment."""
 
     memory: int  # bytes of all its processes, shared pages counted once
+    largest_child: int  # bytes of the child that has most: a parse process, or a renderer
     files: int  # of the main process, as are the threads
     threads: int
     children: int
@@ -110,13 +126,16 @@ class Crawled:
     err: str
     before: Sample
     after: Sample
-    peak: int
+    peak: int  # bytes of all processes but the child that has most
+    largest_child: int  # bytes, at any moment
     most_files: int
     concurrency: int
     canary: RawServer
     good: list[str]  # URLs of the well-behaved hosts
     evidence: dict[str, Evidence] = field(default_factory=dict)  # by case id
     fingerprint_key: bytes = b""
+    room: int = 256 << 20
+    child_room: int = 0
     ended: dict[int, Ended] = field(default_factory=dict)  # by fingerprint
 
     def end_of(self, request: str) -> Ended | None:
@@ -127,16 +146,19 @@ class Crawled:
 
 def sample(process: psutil.Process) -> Sample:
     children = process.children(recursive=True)
-    memory = 0
-    for one in (process, *children):
-        try:
-            rollup = Path(f"/proc/{one.pid}/smaps_rollup").read_text()
-        except OSError:  # gone by now
-            continue
-        memory += (
-            next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0) * 1024
-        )
-    return Sample(memory, process.num_fds(), process.num_threads(), len(children))
+    of_children = [memory_of(one) for one in children]
+    memory = memory_of(process) + sum(of_children)
+    largest = max(of_children, default=0)
+    return Sample(memory, largest, process.num_fds(), process.num_threads(), len(children))
+
+
+def memory_of(process: psutil.Process) -> int:
+    """Return the bytes of a process, pages that several share counted in parts; 0: it has ended."""
+    try:
+        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0) * 1024
 
 
 class Conductor:
@@ -151,7 +173,7 @@ class Conductor:
         path = request.split(b" ", 2)[1].decode()
         self.asked[path] = self.asked.get(path, 0) + 1
         if path not in self.pages:
-            return answer(b"", status=404)
+            return answer(b"", status=404, headers=(("Connection", "close"),))
         if path not in self.released:
             return page("", ("Retry-After", "1"), status=429)
         return self.pages[path]
@@ -183,13 +205,23 @@ async def run(cases: Sequence[Case], folder: Path, terms: Terms = USUAL) -> Craw
             filled_url(seed, servers[case.id], case, canary) for case in cases for seed in seeds_of(case)
         ]
         conductor.pages = {
-            "/": _links([*(f"{url}warm" for url in good), leader.url("/go")]),
-            "/go": _links([*seeds, *good, leader.url("/end")]),
+            # Names as well: what a resolver opens when it is first asked is part of the first measurement.
+            "/": _links(
+                [
+                    *(f"{url}warm" for url in good),
+                    *(leader.url("/warm", host=f"warm{n}.test") for n in range(40)),
+                    leader.url("/go"),
+                ]
+            ),
+            "/go": _links([*good, leader.url("/end")], seeds, "render" if terms.renders else ""),
             "/end": page(),
         }
         conductor.released.add("/")
+        exits = await _open_exits(stack, hostile, cases, servers, authority, folder) if terms.exits else None
         (folder / "shoal.toml").write_text(
-            SETTINGS.format(
+            ("" if exits is None else exits.settings)
+            + SETTINGS.format(
+                exit_kind="" if exits is None else GOOD_KIND,
                 robots="true" if terms.robots else "false",
                 ca_file=authority.file,
                 nameservers=nameserver,
@@ -197,10 +229,13 @@ async def run(cases: Sequence[Case], folder: Path, terms: Terms = USUAL) -> Craw
                 concurrency=terms.concurrency,
                 first_byte=terms.first_byte,
                 budget=terms.budget,
+                parse_memory=PARSE_MEMORY,
+                browser_memory=BROWSER_MEMORY,
             )
         )
         crawled = await _crawl(folder, leader.url("/"), conductor, hostile, canary, good)
-        crawled.concurrency = terms.concurrency
+        crawled.concurrency, crawled.room = terms.concurrency, terms.room
+        crawled.child_room = terms.child_room
         crawled.fingerprint_key, crawled.ended = read_ends(crawled.store)
         items = [json.loads(line) for line in (folder / "items.jsonl").read_text("utf-8").splitlines()]
         elsewhere = {f"{server.host}:{server.port}" for server in (*servers.values(), leader)}
@@ -215,8 +250,64 @@ async def run(cases: Sequence[Case], folder: Path, terms: Terms = USUAL) -> Craw
             # have been given the same one.
             others = elsewhere - {f"{server.host}:{server.port}"}
             mine = [item for item in items if _came_from(str(item.get("url")), server.port, others)]
-            crawled.evidence[case.id] = Evidence(server, ended, mine)
+            own = () if exits is None else exits.servers.get(case.id, ())
+            crawled.evidence[case.id] = Evidence(server, ended, mine, own)
         return crawled
+
+
+def secured(serve: Handler, context: ssl.SSLContext) -> Handler:
+    """Speak TLS on connections that are counted before their handshake."""
+
+    async def handler(peer: Peer) -> None:
+        await peer.writer.start_tls(context)
+        await serve(peer)
+
+    return handler
+
+
+@dataclass(frozen=True, slots=True)
+class OpenExits:
+    """The exits of a crawl: the good one, and those of cases."""
+
+    settings: str  # as in shoal.toml
+    servers: Mapping[str, Sequence[RawServer]]  # of cases, by id
+
+
+async def _open_exits(
+    stack: AsyncExitStack,
+    hostile: AsyncExitStack,
+    cases: Sequence[Case],
+    servers: Mapping[str, RawServer],
+    authority: Authority,
+    folder: Path,
+) -> OpenExits:
+    """Run a real proxy for all hosts, and the exits of each case, which only its host is asked through."""
+    good = await stack.enter_async_context(
+        proxy_server(Tinyproxy, folder / "proxy", Login("good", f"{SECRET}-good"))
+    )
+    lines, kinds, hosts = [], [GOOD_KIND], []
+    opened: dict[str, list[RawServer]] = {}
+    for number, case in enumerate(cases):
+        if not case.exits:
+            continue
+        kind, server = f"case{number}", servers[case.id]
+        hosts.append(f'[hosts."{server.host}:{server.port}"]\nexit_kind = "{kind}"\n')
+        kinds += [] if case.alone else [kind]
+        own = opened[case.id] = []
+        for place, exit in enumerate(case.exits):
+            serve = exit.serve if exit.tls is None else secured(exit.serve, exit.tls(authority))
+            own.append(await hostile.enter_async_context(raw_server(serve)))
+            line = exit.line.format(
+                user=f"user{number}-{place}",
+                password=f"{SECRET}-{number}-{place}",
+                exit=f"127.0.0.1:{own[-1].port}",
+            )
+            lines.append(f"{line} name=a{number}-{place} kind={kind} connections=16")
+    # Its name is the last one: with rotation request, a host is asked through its hostile exits first.
+    lines.append(f"{good.line} name=zz-good kind={','.join(kinds)} connections={CONCURRENCY}")
+    listed = "".join(f"  {json.dumps(line)},\n" for line in lines)
+    proxies = f'[proxies]\nrotation = "request"\ncool_off = 1.0\nlist = [\n{listed}]\n'
+    return OpenExits(proxies + "".join(hosts), opened)
 
 
 def _came_from(url: str, port: int, others: Collection[str]) -> bool:
@@ -244,8 +335,10 @@ def _good() -> Callable[[Peer], Awaitable[None]]:
     return handler
 
 
-def _links(urls: Sequence[str]) -> bytes:
-    return page("<title>links</title>" + "".join(f'<a href="{html.escape(url)}">x</a>' for url in urls))
+def _links(urls: Sequence[str], cases: Sequence[str] = (), kind: str = "") -> bytes:
+    found = [*((url, kind) for url in cases), *((url, "") for url in urls)]
+    anchors = [f'<a class="{kind}" href="{html.escape(url)}">x</a>' for url, kind in found]
+    return page("<title>links</title>" + "".join(anchors))
 
 
 def seeds_of(case: Case) -> Sequence[str]:
@@ -314,7 +407,8 @@ async def _crawl(
         err=(folder / "err").read_text(),
         before=before,
         after=after,
-        peak=max(one.memory for one in samples),
+        peak=max(one.memory - one.largest_child for one in samples),
+        largest_child=max(one.largest_child for one in samples),
         most_files=max(one.files for one in samples),
         concurrency=CONCURRENCY,
         canary=canary,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.hostile import beyond, http, network, pages, robots, sitemaps, tls, urls
+from tests.hostile import beyond, browser, exits, http, network, pages, robots, sitemaps, tls, urls
 from tests.hostile.case import Case
-from tests.hostile.crawling import USUAL, Terms
+from tests.hostile.crawling import BROWSER_MEMORY, USUAL, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,11 @@ GROUPS: Mapping[str, Group] = {
     "beyond": Group(beyond.CASES),
     "pages": Group([*pages.CASES, *beyond.PAGES]),
     "robots": Group([*robots.CASES, *beyond.ROBOTS], Terms(robots=True)),
+    # When idle there is no browser: it needs some 200 MiB, and each of four pages at once as much as a page may.
+    "browser": Group(
+        browser.CASES, Terms(renders=True, room=640 << 20, child_room=BROWSER_MEMORY + (64 << 20))
+    ),
+    "exits": Group(exits.CASES, Terms(exits=True)),
     "crowd": Group(network.CROWDED, Terms(concurrency=1000, first_byte=1.0)),
     "crashes": Group([pages.crashing(3000)], Terms(budget=4000)),
 }
@@ -40,10 +45,35 @@ class Elsewhere:
 
 ELSEWHERE = [
     Elsewhere(
+        "B04",
+        "a name that leads to a forbidden address once the page has loaded",
+        "the egress resolves it, and refuses it",
+        "tests/integration/fetch/test_browser_limits.py::test_B04_a_name_that_changes_after_the_page_is_refused",
+    ),
+    Elsewhere(
+        "B06",
+        "the renderer or the whole browser is killed",
+        "the page is tried again, no process is left",
+        "tests/integration/fetch/test_browser_limits.py::"
+        "test_a_browser_that_ends_gives_its_pages_back_and_leaves_no_process",
+    ),
+    Elsewhere(
         "N11",
         "100,000 names, each with more addresses than are kept",
         "no more than 32 MiB of answers are remembered",
         "tests/unit/fetch/http/test_dns.py::test_N11_the_answers_for_a_hundred_thousand_hosts_stay_small",
+    ),
+    Elsewhere(
+        "X11",
+        "line breaks in the user name or the password of an exit",
+        "refused, without the text",
+        "tests/unit/model/exits/test_exit.py::test_a_line_that_cannot_be_used_is_rejected_without_its_text",
+    ),
+    Elsewhere(
+        "X10",
+        "a name that means our own network, given to an exit that resolves it",
+        "`refused`",
+        "tests/integration/fetch/test_exits.py::test_an_exit_outside_gets_the_name_and_nothing_is_looked_up_here",
     ),
     Elsewhere(
         "C05",
@@ -89,9 +119,9 @@ ELSEWHERE = [
     ),
     Elsewhere(
         "L03",
-        "two crawls on one store",
+        "one crawl, started twice at once",
         "the second is refused",
-        "tests/e2e/test_bad_input.py::test_two_processes_cannot_crawl_into_one_store",
+        "tests/e2e/test_bad_input.py::test_two_processes_cannot_run_one_crawl",
     ),
     Elsewhere(
         "L06",
@@ -114,8 +144,8 @@ ELSEWHERE = [
     Elsewhere(
         "E03",
         "a new field in the middle of a CSV file",
-        "a new file, no shifted column",
-        "tests/unit/sinks/test_csv.py::test_a_new_field_starts_a_file_with_a_wider_header",
+        "the same file with a wider header, no shifted column",
+        "tests/unit/sinks/test_csv.py::test_a_new_field_rewrites_the_file_at_once",
     ),
     Elsewhere(
         "E06",

@@ -16,6 +16,6 @@ def zone(name: str) -> int | list[str]:
         return ["0.0.0.0"] if name in REBOUND else ["127.0.0.1"]
     if name == "forbidden.test":
         return ["127.0.0.1", "0.0.0.0"]
-    if re.fullmatch(r"(\w+\.)+wild\.test|named\.test", name):
+    if re.fullmatch(r"(\w+\.)+wild\.test|named\.test|warm\d+\.test", name):
         return ["127.0.0.1"]
     return []

@@ -69,7 +69,8 @@ async def talkative(peer: Peer) -> None:
 
 
 def never_drained(evidence: Evidence) -> None:
-    assert evidence.server.sent < 32 * MIB, "read on after the limit"
+    # The limit is 16 MiB; what a busy kernel buffers comes on top.
+    assert evidence.server.sent < 64 * MIB, "read on after the limit"
 
 
 def asked_again_at_no_charge(evidence: Evidence) -> None:

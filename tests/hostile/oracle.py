@@ -14,7 +14,8 @@ from tests.hostile.crawling import SECRET, Crawled, ends_of
 
 from shoal.model.failure import POLICY, Action, FailureClass
 
-ROOM = 256 << 20  # bytes that a crawl may need on top of what it needs when idle
+# Bytes that a crawl may need on top of what it needs when idle. One parse process is judged by itself: both of them
+# at their own limit at the same moment would be nearly all of it.
 SPARE_FILES = 64  # that it may have open on top of its connections
 CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
@@ -41,8 +42,10 @@ def _crawl_complaints(crawled: Crawled) -> Iterator[str]:
         yield f"a control character in the output: {found[0]!r}"
     if crawled.canary.connections:
         yield f"the forbidden server was contacted: {crawled.canary.requests}"
-    if crawled.peak > crawled.before.memory + ROOM:
+    if crawled.peak > crawled.before.memory + crawled.room:
         yield f"memory: {crawled.peak >> 20} MiB, {crawled.before.memory >> 20} MiB when idle"
+    if crawled.largest_child > crawled.child_room:
+        yield f"memory of a child: {crawled.largest_child >> 20} MiB"
     for what in ("files", "threads", "children"):
         before, after = getattr(crawled.before, what), getattr(crawled.after, what)
         if after > before:
@@ -115,7 +118,8 @@ def summary(crawled: Crawled) -> str:
     """Return one line about the crawl."""
     before, after = crawled.before, crawled.after
     return (
-        f"memory {before.memory >> 20} MiB idle, {crawled.peak >> 20} MiB at most; "
+        f"memory {before.memory >> 20} MiB idle, {crawled.peak >> 20} MiB at most, "
+        f"{crawled.largest_child >> 20} MiB in one child; "
         f"files {before.files} before, {after.files} after; children {before.children} and {after.children}; "
         f"{json.loads(crawled.out)['elapsed_s']:.0f} s"
     )

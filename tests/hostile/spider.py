@@ -91,4 +91,5 @@ def json(page: shoal.Page) -> Iterator[Any]:
 @spider.page()
 def anything(page: shoal.Page) -> Iterator[Any]:
     yield {"url": page.url, "title": page.css("title::text").get(), "encoding": page.encoding}
+    yield page.links("a.render", render=True)
     yield page.links()

@@ -32,7 +32,7 @@ def rendered(held: Mapping[str, bool]) -> str:
 
 
 def _order(case: Case) -> tuple[int, str]:
-    return "NHTPURSCLEM".index(case.row[0]), case.row
+    return "NHTPURSXBCLEM".index(case.row[0]), case.row
 
 
 def _ends(case: Case) -> Iterable[str]:

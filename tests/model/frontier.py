@@ -9,10 +9,11 @@ import msgspec
 from tests.model.parts import ModelCrawls, ModelDeadLetters, ModelHosts
 from tests.model.reader import ModelReader
 from tests.model.settle import acknowledge, settle
-from tests.model.state import Lane, State
+from tests.model.state import Generations, Lane, State
 
-from shoal.frontier.results import Added, Committed, Unparsed, Validator
+from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import place_in_line
+from shoal.model.generations.page_history import is_done
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.request import Link, unpack
 
@@ -38,6 +39,10 @@ class MemoryFrontier:
     async def add(self, crawl: str, links: Sequence[Link]) -> Added:
         """Accept the links that the crawl has not seen."""
         return Added(*self._state.admit(self._state.crawl(crawl), links))
+
+    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
+        """Queue the links again whose requests robots.txt had filtered."""
+        return self._state.readmit(self._state.crawl(crawl), links)
 
     async def lease(
         self,
@@ -106,6 +111,9 @@ class MemoryFrontier:
     def holds(self, lease: Lease) -> bool:
         """Return True if a settlement of this lease would be accepted now."""
         return self._state.held(lease) is not None
+
+    async def held(self, leases: Sequence[Lease]) -> list[Lease]:
+        return [lease for lease in leases if self.holds(lease)]
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
@@ -193,11 +201,15 @@ class MemoryFrontier:
                 entry.taken = True
                 yield Unparsed(entry.link.fingerprint, unpack(entry.link.packed), entry.page, entry.strikes)
 
-    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> dict[int, Validator]:
-        """Return what conditional requests for these pages need, if the last generation had them."""
+    async def earlier_pages(
+        self, crawl: str, fingerprints: Sequence[int], *, host: str = ""
+    ) -> dict[int, bytes]:
+        """Return the records of these pages in the latest generation that has fetched them."""
         self._state.crawl(crawl)
-        known = self._state.validators.get(crawl, {})
-        return {fp: known[fp] for fp in fingerprints if fp in known}
+        found: dict[int, bytes] = {}
+        for histories in self._state.generations.get(crawl, Generations()).earlier.values():
+            found.update({fp: histories[fp] for fp in fingerprints if is_done(histories.get(fp, b""))})
+        return found
 
 
 def _sort_key(lane: Lane) -> tuple[float, str, float]:

@@ -2,15 +2,18 @@
 
 from collections.abc import Collection, Mapping
 
-from tests.model.state import Crawl, Host, State
+from tests.model.state import Crawl, Generations, Host, State
 
+from shoal.frontier.generations import Generation, split_generations
 from shoal.frontier.governor import host_view
-from shoal.frontier.results import HostView, Opened, StoredRobots, Validator
+from shoal.frontier.results import HostView, Opened, StoredRobots
 from shoal.frontier.rules import parsed_again
 from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.crawl_totals import BEGAN
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 from shoal.model.pace import Pace
+from shoal.model.request import FINGERPRINT_KEY
 
 
 class ModelCrawls:
@@ -33,6 +36,8 @@ class ModelCrawls:
         resumed = name in crawls
         if not resumed:
             crawls[name] = Crawl(name, Pace(), 3, SlowdownRules(), values=dict(state or {}))
+            if name in self._state.generations and (key := self._state.generations[name].key):
+                crawls[name].values[FINGERPRINT_KEY] = key
         crawl = crawls[name]
         crawl.pace = crawl.pace if pace is None else pace
         crawl.max_crashes = crawl.max_crashes if max_crashes is None else max_crashes
@@ -46,19 +51,25 @@ class ModelCrawls:
             lane.host.update_pace()
         return Opened(name, resumed)
 
-    async def delete(self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False) -> bool:
+    async def delete(
+        self, name: str, *, checkpoints: Collection[str] = (), entirely: bool = False, keep: int = 1
+    ) -> bool:
         """Delete a crawl that is not open, and the named checkpoints; return False if there is no such crawl."""
         crawl = self._state.crawls.get(name)
         if crawl is None:
             return False
         if crawl.opened:
             raise Misconfigured(f"crawl {name!r} is open and cannot be deleted")
-        kept = {} if crawl.counts.open == 0 else self._state.validators.get(name, {})
-        for fp, entry in crawl.requests.items():
-            if entry.state == "done" and entry.page is not None:
-                page = entry.page
-                kept[fp] = Validator(page.etag, page.modified, page.digest, page.ref)
-        self._state.validators[name] = {} if entirely else kept
+        known = self._state.generations.setdefault(name, Generations())
+        finished = crawl.counts.open == 0 and crawl.counts.done > 0
+        began = float(crawl.values.get(BEGAN, b"0"))
+        known.earlier[Generation(known.current, began, finished)] = crawl.histories()
+        known.key = crawl.values.get(FINGERPRINT_KEY, known.key)
+        known.current += 1
+        for dropped in split_generations(list(known.earlier), keep)[1]:
+            del known.earlier[dropped]
+        if entirely:
+            del self._state.generations[name]
         del self._state.crawls[name]
         for checkpoint in checkpoints:
             self._state.checkpoints.pop(checkpoint, None)

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection
 
 from tests.model.parts import view_of
-from tests.model.state import Crawl, Entry, State
+from tests.model.state import Crawl, Entry, Generations, State
 
+from shoal.frontier.generations import Generation
 from shoal.frontier.results import (
     STATES,
     Audit,
@@ -14,9 +15,12 @@ from shoal.frontier.results import (
     DeadLetter,
     HostQueue,
     HostView,
+    LetterPosition,
+    ListedRequest,
     RequestHistory,
 )
 from shoal.frontier.rules import applied_pace
+from shoal.model.crawl_totals import BEGAN
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
 from shoal.model.request import unpack
@@ -31,6 +35,21 @@ class ModelReader:
 
     async def paused(self, crawl: str) -> bool:
         return self._state.known(crawl).paused
+
+    async def generations(self, crawl: str) -> list[Generation]:
+        """Return the generations that the store has, oldest first; the last one is the current one."""
+        known, values = self._state.generations.get(crawl, Generations()), self._state.known(crawl).values
+        counts = self._state.known(crawl).counts
+        finished = counts.open == 0 and counts.done > 0
+        return [*known.earlier, Generation(known.current, float(values.get(BEGAN, b"0")), finished)]
+
+    async def histories(self, crawl: str, generation: int) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield fingerprint and record of every request that ended in a generation."""
+        known = self._state.generations.get(crawl, Generations())
+        histories = {one.number: several for one, several in known.earlier.items()}
+        histories[known.current] = self._state.known(crawl).histories()
+        for found in histories.get(generation, {}).items():
+            yield found
 
     async def value(self, crawl: str, key: str) -> bytes | None:
         return self._state.known(crawl).values.get(key)
@@ -50,10 +69,18 @@ class ModelReader:
         return dict(Counter(entry.link.pool for entry in requests if entry.state in ("waiting", "delayed")))
 
     async def dead_letters(
-        self, crawl: str, *, classes: Collection[FailureClass] = (), host: str = "", limit: int | None = None
+        self,
+        crawl: str,
+        *,
+        classes: Collection[FailureClass] = (),
+        host: str = "",
+        limit: int | None = None,
+        before: LetterPosition | None = None,
     ) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters of a crawl, latest first."""
         letters = self._state.dead(self._state.known(crawl), classes, host, ())
+        if before is not None:
+            letters = [entry for entry in letters if (entry.died_at, entry.ordinal) < before[:2]]
         letters.sort(key=lambda entry: (entry.died_at, entry.ordinal), reverse=True)
         for entry in letters[:limit]:
             assert entry.failure is not None
@@ -72,7 +99,24 @@ class ModelReader:
                 died_at=entry.died_at,
                 holder=entry.holder,
                 page=entry.page,
+                detail=entry.failure.detail,
+                ordinal=entry.ordinal,
             )
+
+    async def requests(self, crawl: str, states: Collection[str]) -> AsyncIterator[ListedRequest]:
+        """Yield the requests in these states, other than `done`."""
+        self._state.promote(self._state.clock.now())
+        for entry in list(self._state.known(crawl).requests.values()):
+            if entry.state in states and entry.state != "done" and not entry.purged:
+                request = unpack(entry.link.packed)
+                yield ListedRequest(
+                    fingerprint=entry.link.fingerprint,
+                    state=entry.state,
+                    url=request.url,
+                    method=request.method,
+                    host=entry.link.host,
+                    attempts=entry.attempts,
+                )
 
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
         """Yield fingerprint and record of every page that the crawl has in the archive."""
@@ -101,7 +145,7 @@ class ModelReader:
             problems.append(f"{within.counts.accepted} accepted, {len(within.requests)} seen")
         return Audit(found, problems)
 
-    async def history(self, crawl: str, fingerprint: int) -> RequestHistory | None:
+    async def history(self, crawl: str, fingerprint: int, *, host: str = "") -> RequestHistory | None:
         """Return the history of one request, or None if the crawl never accepted it."""
         self._state.promote(self._state.clock.now())
         entry = self._state.known(crawl).requests.get(fingerprint)

@@ -7,11 +7,13 @@ The same state changes are implemented for SQLite in `frontier/sqlite/settle.py`
 
 from typing import assert_never
 
+import msgspec
 from tests.model.state import Crawl, Entry, State
 
-from shoal.frontier.rules import host_responded
+from shoal.frontier.rules import host_signal
 from shoal.model.failure import Failure
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Released, Retry, Settlement
+from shoal.model.request import Request, pack
 
 
 def settle(state: State, crawl: Crawl, entry: Entry, settlement: Settlement) -> None:
@@ -21,7 +23,7 @@ def settle(state: State, crawl: Crawl, entry: Entry, settlement: Settlement) -> 
     state.end_lease(entry)
     if not settlement.sent:
         host.return_turn(lease.token, lease.interval)
-    elif host_responded(settlement) and host.record_response(settlement.blocked):
+    if (signal := host_signal(settlement)) is not None and host.record_response(signal):
         host.update_pace()
     if not isinstance(settlement.outcome, Released):
         entry.first_at = entry.granted_at if entry.first_at is None else entry.first_at
@@ -53,11 +55,19 @@ def settle(state: State, crawl: Crawl, entry: Entry, settlement: Settlement) -> 
             entry.rests += not retry.charged
             if retry.rest > 0:
                 host.rest(now + retry.rest)
+            replace(entry, retry.instead)
             state.put_back(crawl, entry, retry.delay, now)
-        case Released(delay=delay):
+        case Released(delay=delay, instead=instead):
+            replace(entry, instead)
             state.put_back(crawl, entry, delay, now)
         case _:
             assert_never(settlement.outcome)
+
+
+def replace(entry: Entry, instead: Request | None) -> None:
+    """Replace the content of a request that waits again, and its pool."""
+    if instead is not None:
+        entry.link = msgspec.structs.replace(entry.link, pool=instead.pool, packed=pack(instead))
 
 
 def acknowledge(state: State, crawl: Crawl, entry: Entry, outcome: Done | Dead) -> None:

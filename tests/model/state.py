@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from shoal.frontier.clock import Clock
+from shoal.frontier.generations import Generation
 from shoal.frontier.governor import USUAL_RULES, Governor
-from shoal.frontier.results import Counts, StoredRobots, Tried, Validator
+from shoal.frontier.results import Counts, StoredRobots, Tried
 from shoal.frontier.rules import (
     DIED_PARSING,
     OVERRAN,
@@ -21,6 +22,7 @@ from shoal.frontier.rules import (
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.generations.page_history import PageFate, PageHistory, pack_history
 from shoal.model.outcome import Lease
 from shoal.model.pace import Pace
 from shoal.model.page import PageRecord
@@ -89,6 +91,28 @@ class Crawl:
     lanes: dict[tuple[str, str, bool], Lane] = field(default_factory=dict)  # by host, pool and `suspect`
     values: dict[str, bytes] = field(default_factory=dict)
 
+    def histories(self) -> dict[int, bytes]:
+        """Return what the next generation gets to know of each request that has ended."""
+        found = {}
+        for fp, entry in self.requests.items():
+            if entry.state == "done" and entry.page is not None and entry.page.history:
+                found[fp] = entry.page.history
+            elif entry.state == "gone":
+                found[fp] = pack_history(PageHistory(PageFate.GONE, entry.status))
+            elif entry.state == "dead":
+                status = entry.failure.status if entry.failure is not None else 0
+                found[fp] = pack_history(PageHistory(PageFate.DEAD, status))
+        return found
+
+
+@dataclass(slots=True)
+class Generations:
+    """The earlier generations of a crawl."""
+
+    current: int = 1
+    key: bytes = b""  # of its fingerprints
+    earlier: dict[Generation, dict[int, bytes]] = field(default_factory=dict)
+
 
 class Host(Governor):
     def __init__(self, name: str, record: HostRecord, *, last: float = -math.inf) -> None:
@@ -109,7 +133,7 @@ class State:
         self.crawls: dict[str, Crawl] = {}
         self.hosts: dict[str, Host] = {}
         self.clock = Clock(read_clock, self.set_back)
-        self.validators: dict[str, dict[int, Validator]] = {}  # by crawl and fingerprint
+        self.generations: dict[str, Generations] = {}  # by crawl
         self.checkpoints: dict[str, bytes] = {}
         self.robots: dict[str, StoredRobots] = {}
         self._moment = 0.0
@@ -179,6 +203,21 @@ class State:
         crawl.counts.duplicate += duplicate
         return new, duplicate
 
+    def readmit(self, crawl: Crawl, links: Iterable[Link]) -> int:
+        """Queue what robots.txt had filtered; return how many."""
+        found = 0
+        for link in links:
+            entry = crawl.requests.get(link.fingerprint)
+            if entry is None or entry.state != "filtered" or entry.failure is None:
+                continue
+            if entry.failure.failure_class is FailureClass.ROBOTS:
+                found += 1
+                self.move(crawl, entry, "waiting")
+                entry.attempts = entry.crashes = entry.rests = 0
+                entry.first_at = None
+                self.wait(crawl, entry)
+        return found
+
     def lane(self, crawl: Crawl, host_name: str, pool: str, *, suspect: bool) -> Lane:
         key = (host_name, pool, suspect)
         if key not in crawl.lanes:
@@ -203,6 +242,8 @@ class State:
         counts = crawl.counts
         if entry.state == "dead" and entry.failure is not None:
             counts.revive(entry.failure.failure_class)
+        elif entry.state == "filtered" and entry.failure is not None:
+            counts.readmit(entry.failure.failure_class)
         else:
             setattr(counts, entry.state, getattr(counts, entry.state) - 1)
         entry.state, entry.failure = state, failure

@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -69,6 +70,14 @@ def free_port(*, below: int = 65_536) -> int:
             port: int = probe.getsockname()[1]
         if port < below:
             return port
+
+
+@contextmanager
+def refusing_port() -> Iterator[int]:
+    """Reserve a port that refuses connections: no other process of this machine can listen on it."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
 
 
 def program(name: str, package: str, *, folders: str = "") -> str:

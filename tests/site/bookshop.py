@@ -1,4 +1,4 @@
-"""The bookshop of the documentation, with everything that a recipe needs: a login, an API, files, news.
+"""The bookshop of the documentation, with everything that a recipe needs: a login, an API, files, news, quotes.
 
 Pages and listings are those of `books.py`. This server is for few requests: a thread for each connection.
 """
@@ -20,6 +20,12 @@ SESSION = "5e55104"
 _LOGIN = (
     b'<form method="post"><input name="token" value="t0k3n"><input name="user"><input name="password"></form>'
 )
+_FIND = (
+    b'<form id="subscribe"><input name="mail"></form><form id="find" method="post">'
+    b'<input type="hidden" name="shelf" value="sea"><input name="text"></form>'
+)
+AUTHORS = {"ada": 1815, "charles": 1809, "grace": 1906, "rachel": 1907}
+QUOTES = 20  # by these few authors
 
 
 class Bookshop(ThreadingHTTPServer):
@@ -45,6 +51,12 @@ class Bookshop(ThreadingHTTPServer):
                 return Answer(200, _shelf(int(query.get("page", "1"))))
             case ["api", "feed"]:
                 return _json(_feed(int(query.get("after", "0"))))
+            case ["quotes"]:
+                return Answer(200, _quotes())
+            case ["authors", name]:
+                return Answer(200, f'<h1>{name.title()}</h1><b class="born">{AUTHORS[name]}</b>'.encode())
+            case ["find"]:
+                return Answer(200, _FIND)
             case ["files"]:
                 return Answer(
                     200, b'<a href="/files/prices.pdf">Prices</a><a href="/files/cover.png">Cover</a>'
@@ -76,6 +88,10 @@ class Bookshop(ThreadingHTTPServer):
                 asked = json.loads(body)
                 found = [title for title in TITLES if asked["text"] in title]
                 return _json({"found": found[asked["from"] :][:2], "total": len(found)})
+            case "/find":
+                form = parse_qs(body.decode())
+                found = [title for title in TITLES if form["text"][0] in title and form["shelf"] == ["sea"]]
+                return Answer(200, "".join(f"<li>{title}</li>" for title in found).encode())
             case _:
                 return Answer(404, b"")
 
@@ -89,6 +105,14 @@ def _order(number: str = "") -> Answer:
 def _shelf(page: int) -> bytes:
     titles = "".join(f"<li>{title}</li>" for title in TITLES[2 * page - 2 :][:2])
     return f"<ul>{titles}</ul><p>Page {page} of {len(TITLES) // 2}</p>".encode()
+
+
+def _quotes() -> bytes:
+    authors = list(AUTHORS)
+    return "".join(
+        f'<p class="quote"><q>Quote {n}</q> <a href="/authors/{authors[n % len(authors)]}">by</a></p>'
+        for n in range(1, QUOTES + 1)
+    ).encode()
 
 
 def _feed(after: int) -> object:

@@ -1,6 +1,7 @@
 """SQLite: migrations that only go forward, and errors in our words."""
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -109,3 +110,17 @@ def test_our_own_mistakes_are_not_dressed_up(tmp_path: Path) -> None:
         with pytest.raises(sqlite3.OperationalError) as mistake:
             connection.execute("SELECT nothing FROM nowhere")
         assert translate(mistake.value, tmp_path) is None
+
+
+def test_processes_that_make_a_database_at_the_same_time_do_not_disturb_one_another(tmp_path: Path) -> None:
+    slow = "CREATE TABLE a (n); " + "".join(f"CREATE TABLE a{n} (n); " for n in range(50))
+
+    def opened(number: int) -> int:
+        with closing(
+            open_database(tmp_path / f"{number // 8}.db", (slow, "CREATE TABLE b (n)"), fsync=False)
+        ) as database:
+            [count] = database.execute("SELECT count(*) FROM b").fetchone()
+            return int(count)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(opened, range(160))) == [0] * 160

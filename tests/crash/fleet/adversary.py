@@ -8,13 +8,12 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tests.fleet_crawl import Fleet
+from tests.fleet_crawl import Fleet, Worker
 
 MAX_REST_S = 900.0  # until a crawl that is left alone has to be finished
 MAX_STOPPED = 2  # workers at once, so that others continue the crawl
@@ -56,7 +55,7 @@ class Adversary:
     kills: int = 0
     stops: int = 0
     strikes: int = 0
-    _posts: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _posts: list[Worker] = field(default_factory=list)
     _stopped: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # by number of the post
 
     @property
@@ -96,7 +95,7 @@ class Adversary:
     def _pick(self) -> int:
         return self.rng.choice([number for number in range(len(self._posts)) if number not in self._stopped])
 
-    def _start(self, number: int) -> subprocess.Popen[bytes]:
+    def _start(self, number: int) -> Worker:
         return self.fleet.start("--until-done", *self.roles[number])
 
     async def _stop(self, number: int, for_s: float) -> None:

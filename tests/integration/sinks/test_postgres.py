@@ -2,6 +2,7 @@ import asyncio
 import json
 import logging
 import re
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -9,11 +10,13 @@ import asyncpg
 import msgspec
 import pytest
 from tests.servers.postgres import PASSWORD, Postgres, ask, postgres
+from tests.servers.process import refusing_port
 
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
 from shoal.sinks.contract import LastFlush
 from shoal.sinks.names import canonical_name
+from shoal.sinks.postgres import session
 from shoal.sinks.postgres.rows import MAX_ITEM_BYTES, ItemRow, UnfitItem, row_key, row_of
 from shoal.sinks.postgres.sink import PostgresSink
 from shoal.sinks.recount import recount
@@ -345,9 +348,22 @@ def test_a_password_can_come_from_the_environment(
     assert numbers(dsn) == [1]
 
 
-def test_an_address_that_does_not_answer_is_unavailable() -> None:
-    with pytest.raises(Unavailable):
-        PostgresSink("postgresql://user@127.0.0.1:9/none", retry_s=0.2).restore(None)
+def test_an_address_that_refuses_connections_is_unavailable() -> None:
+    with (
+        refusing_port() as port,
+        pytest.raises(Unavailable, match="the server cannot be reached: Connection refused"),
+    ):
+        PostgresSink(f"postgresql://user@127.0.0.1:{port}/none", retry_s=0.2).restore(None)
+
+
+def test_a_server_that_accepts_a_connection_and_says_nothing_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "_CONNECT_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        dsn = f"postgresql://user@127.0.0.1:{silent.getsockname()[1]}/none"
+        with pytest.raises(Unavailable, match="the server does not answer in time"):
+            PostgresSink(dsn, retry_s=0.0).restore(None)
 
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["kept", "fresh"])

@@ -8,6 +8,7 @@ import pytest
 from docs.making.reference import FOLDER, pages
 
 from shoal.cli.process.exit_codes import MEANING, ExitCode
+from shoal.cli.process.request_lines import EVENTS
 from shoal.model.configuration.configure import DESCRIPTIONS
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailureClass
 from shoal.model.settings import HostSettings
@@ -50,8 +51,9 @@ def events() -> set[str]:
         and isinstance(call.func, ast.Attribute)
         and isinstance(call.func.value, ast.Name)
         and call.func.value.id == "log"
+        and call.args
         and isinstance(call.args[0], ast.Constant)
-    }
+    } | EVENTS
 
 
 def test_every_event_of_the_log_is_explained() -> None:

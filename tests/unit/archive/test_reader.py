@@ -30,6 +30,7 @@ from shoal.archive import (
 )
 from shoal.archive.gzip_members import pack
 from shoal.archive.names import SegmentName
+from shoal.archive.reader import MAX_REVISITS
 from shoal.archive.request_metadata import parse_metadata
 from shoal.model.errors import Rejected
 from shoal.model.page import PageRef, Response
@@ -299,29 +300,30 @@ def test_a_revisit_of_a_damaged_page_is_damaged(tmp_path: Path) -> None:
         open_reader(tmp_path).read(ref)
 
 
-def test_revisits_that_refer_forward_do_not_loop(tmp_path: Path) -> None:
+def test_a_revisit_that_refers_to_nothing_is_damaged(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     request, response = page(b"", status=304, headers=())
     later = PageRef(FIRST, 10_000, 100)
     ref, _ = writer.append_revisit(request, SENT, response, record_of(later, "sha1:X", response))
     writer.close()
 
-    with pytest.raises(PageDamaged, match="earlier"):
+    with pytest.raises(PageDamaged, match="ends before"):
         open_reader(tmp_path).read(ref)
 
 
-def test_a_revisit_of_itself_does_not_loop(tmp_path: Path) -> None:
+def test_a_long_chain_of_revisits_is_not_followed(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
-    append(writer)
-    writer.flush()
     request, response = page(b"", status=304, headers=())
-    itself = PageRef(FIRST, sizes(tmp_path)[FIRST], 100)
-    ref, _ = writer.append_revisit(request, SENT, response, record_of(itself, "sha1:X", response))
+    ref, digest = writer.append(request, SENT, page(b"body")[1])
+    refs = [ref]
+    for _ in range(MAX_REVISITS + 1):
+        refs.append(writer.append_revisit(request, SENT, response, record_of(refs[-1], digest, response))[0])
     writer.close()
 
-    assert ref.offset == itself.offset
-    with pytest.raises(PageDamaged, match="earlier"):
-        open_reader(tmp_path).read(ref)
+    reader = open_reader(tmp_path)
+    assert reader.read(refs[MAX_REVISITS - 1]).original == ref
+    with pytest.raises(PageDamaged, match="do not lead to a body"):
+        reader.read(refs[-1])
 
 
 def test_a_revisit_of_another_payload_is_damaged(tmp_path: Path) -> None:

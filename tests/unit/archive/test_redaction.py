@@ -1,7 +1,7 @@
 import pytest
 
 from shoal.archive.redaction import redact_body, redact_cookie
-from shoal.model.header_names import is_secret
+from shoal.model.http.header_names import is_secret
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,12 @@ def test_a_cookie_keeps_its_name_and_attributes_only(cookie: str, kept: str) -> 
             b'{"user": "ann", "Password": "redacted", "n": 1}',
         ),
         (b'[{"api_key":"s3cret"}]', b'[{"api_key":"redacted"}]'),
+        (
+            b'--b\r\nContent-Disposition: form-data; name="password"\r\n\r\ns3cret\r\n'
+            b'--b\r\nContent-Disposition: form-data; name="q"\r\n\r\nfish\r\n--b--\r\n',
+            b'--b\r\nContent-Disposition: form-data; name="password"\r\n\r\nredacted\r\n'
+            b'--b\r\nContent-Disposition: form-data; name="q"\r\n\r\nfish\r\n--b--\r\n',
+        ),
     ],
 )
 def test_a_body_keeps_the_names_of_credentials_only(body: bytes, kept: bytes) -> None:

@@ -83,9 +83,12 @@ def test_ctrl_c_is_an_interruption(failing: object) -> None:
             "no such option: --rat; did you mean --rate? (see shoal crawl --help)",
         ),
         (["crwl"], "no such command 'crwl'. Did you mean 'crawl'? (see shoal --help)"),
-        (["crawl"], "nothing to crawl: name a URL, a spider (books.py, module:name), or --seeds FILE"),
+        (
+            ["crawl"],
+            "nothing to crawl: name a URL, a spider (books.py, module:name), --seeds FILE or --sitemap URL",
+        ),
         (["crawl", "--rate"], "option '--rate' requires an argument"),
-        (["crawl", "https://a.test/", "--proxy", "x"], "no such option: --proxy; did you mean --procs?"),
+        (["crawl", "https://a.test/", "--procz", "x"], "no such option: --procz; did you mean --procs?"),
         (["dlq", "list", "--limit", "0"], "invalid value for '--limit'"),
         (
             ["dlq", "list", "--class", "timeot"],

@@ -41,6 +41,9 @@ class ScriptedFrontier:
     def holds(self, lease: Lease) -> bool:
         return lease.token not in self.lost
 
+    async def held(self, leases: Sequence[Lease]) -> list[Lease]:
+        return [lease for lease in leases if self.holds(lease)]
+
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
         pass
 

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 from tests.unit.engine.leased import lease
 
-from shoal.archive.reader import StoredPage
 from shoal.engine.attempts import PREFETCH, Attempts, Slots
 from shoal.engine.counters import Counters
+from shoal.engine.generations.earlier import EarlierPage, PageResult, ParseIdentity
 from shoal.fetch.contract import Attempt
-from shoal.frontier import Validator
+from shoal.model.adaptive_delay import Signal
 from shoal.model.errors import Unavailable
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.generations.page_history import PageHistory, pack_history
 from shoal.model.outcome import Dead, Gone, Lease, Settlement
 from shoal.model.page import PageRef, Response
+from shoal.model.scope import Scope
 
 
 class Site:
@@ -89,7 +91,7 @@ async def test_a_slot_asks_for_more_before_the_last_lease_is_started() -> None:
 class FakeFrontier:
     """A frontier that records what an attempt tells it."""
 
-    def __init__(self, known: Mapping[int, Validator]) -> None:
+    def __init__(self, known: Mapping[int, bytes]) -> None:
         self.known = known
         self.landings: list[int] = []
         self.delays: list[tuple[str, float | None]] = []
@@ -104,7 +106,9 @@ class FakeFrontier:
     def mark_landed(self, leases: Sequence[Lease]) -> None:
         self.landings += [lease.fingerprint for lease in leases]
 
-    async def validators(self, crawl: str, fingerprints: Sequence[int]) -> Mapping[int, Validator]:
+    async def earlier_pages(
+        self, crawl: str, fingerprints: Sequence[int], *, host: str = ""
+    ) -> Mapping[int, bytes]:
         return self.known
 
 
@@ -147,10 +151,26 @@ class FakeStages:
         return self.has_hook
 
 
+class FakeScope:
+    """A spider whose handlers take pages of any status, or of none."""
+
+    def __init__(self, *, takes: bool) -> None:
+        self._takes = takes
+
+    async def takes(self, request: object, url: str, status: int) -> bool:
+        return self._takes
+
+
 class FakeArchive:
-    def earlier(self, ref: PageRef) -> StoredPage:
-        headers = (("etag", '"v1"'), ("last-modified", "yesterday"))
-        return StoredPage(ref, "http://a.test/1", 200, headers, b"", b"", 0.0, "digest")
+    """An archive that has a result for each page of the previous generation."""
+
+    async def earlier(self, history: PageHistory, identity: bytes) -> EarlierPage:
+        ref = PageRef("segment", 0, 1)
+        result = PageResult("http://a.test/1", 200, '"v1"', "yesterday", "sha1:x", ref, 0.0, identity)
+        return EarlierPage(history, result if history.result else None, reusable=bool(history.result))
+
+    async def compare(self, response: Response, earlier: EarlierPage) -> EarlierPage:
+        return earlier.compared(unchanged=response.status == 304)
 
 
 class Bench:
@@ -158,7 +178,9 @@ class Bench:
         self,
         answer: Attempt | Exception,
         stages: FakeStages | None = None,
-        known: Mapping[int, Validator] = {},
+        known: Mapping[int, bytes] = {},
+        *,
+        takes: bool = False,
     ) -> None:
         self.frontier, self.fetcher = FakeFrontier(known), FakeFetcher(answer)
         self.stages, self.counters = stages or FakeStages(), Counters()
@@ -167,8 +189,10 @@ class Bench:
             frontier=self.frontier,
             fetcher=self.fetcher,
             pages=FakeArchive(),
-            scope=None,
+            scope=FakeScope(takes=takes),
             site_budget=None,
+            identity=ParseIdentity("v1", Scope()),
+            parser=SimpleNamespace(description=SimpleNamespace(statuses=frozenset({403, 404}))),
         )
         either: Any = self.stages
         self.attempts = Attempts(stations, either, either, self.counters, either)
@@ -190,13 +214,45 @@ async def test_a_page_goes_to_the_parse_stage() -> None:
 
 
 async def test_a_failed_attempt_is_settled_and_counted() -> None:
-    bench = Bench(Attempt(lease(1), outcome=TIMED_OUT, sent=True, blocked=True))
+    bench = Bench(Attempt(lease(1), outcome=TIMED_OUT, sent=True, signal=Signal.TIMED_OUT))
     await bench.make()
 
     [settlement] = bench.stages.settled
-    assert (settlement.outcome, settlement.sent, settlement.blocked) == (TIMED_OUT, True, True)
+    assert (settlement.outcome, settlement.sent, settlement.signal) == (TIMED_OUT, True, Signal.TIMED_OUT)
     assert bench.counters.failures == {"timeout": 1}
     assert bench.frontier.landings == []
+
+
+def answered(status: int, outcome: Gone | Dead) -> Attempt:
+    response = Response("http://a.test/1", status, (), b"body", b"wire!", fetched_at=0.0, elapsed=0.1)
+    return Attempt(lease(1), response, outcome=outcome, signal=Signal.FORBIDDEN)
+
+
+GONE = Gone(404)
+FORBIDDEN = Dead(Failure(FailureClass.IP_BLOCKED, "status 403", 403))
+CHALLENGE = Dead(Failure(FailureClass.ANTI_BOT, "a challenge", 403))
+SERVER_ERROR = Dead(Failure(FailureClass.TARGET_ERROR, "status 500", 500))
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(404, GONE), (403, FORBIDDEN)])
+async def test_a_failed_status_that_a_handler_takes_is_a_page(status: int, outcome: Gone | Dead) -> None:
+    bench = Bench(answered(status, outcome), takes=True)
+    await bench.make()
+
+    [page] = bench.stages.pages
+    assert (page.outcome, page.parse, page.signal, bench.stages.settled) == (None, True, Signal.NORMAL, [])
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "takes"),
+    [(404, GONE, False), (403, CHALLENGE, True), (500, SERVER_ERROR, True)],
+    ids=["no handler takes it", "a challenge", "no handler names the status"],
+)
+async def test_other_failed_statuses_stay_failures(status: int, outcome: Gone | Dead, takes: bool) -> None:
+    bench = Bench(answered(status, outcome), takes=takes)
+    await bench.make()
+
+    assert ([one.outcome for one in bench.stages.settled], bench.stages.pages) == ([outcome], [])
 
 
 async def test_a_failed_attempt_with_a_hook_is_left_to_the_parse_stage() -> None:
@@ -224,14 +280,25 @@ async def test_a_crawl_delay_above_the_interval_is_recorded(
 
 
 @pytest.mark.parametrize(
-    ("etag", "sent"), [('"v1"', ('"v1"', "yesterday")), ("", ("", ""))], ids=["known", "without validators"]
+    ("result", "sent"),
+    [(PageRef("segment", 9, 1), ('"v1"', "yesterday")), (None, ("", ""))],
+    ids=["known", "without a result"],
 )
-async def test_a_page_of_the_previous_generation_is_revalidated(etag: str, sent: tuple[str, str]) -> None:
-    validator = Validator(etag=etag, modified="", digest="", ref=PageRef("segment", 0, 1))
-    bench = Bench(Attempt(lease(1), outcome=Gone(404)), known={1: validator})
+async def test_a_page_of_the_previous_generation_is_revalidated(
+    result: PageRef | None, sent: tuple[str, str]
+) -> None:
+    known = {1: pack_history(PageHistory(status=200, result=result))}
+    bench = Bench(Attempt(lease(1), outcome=Gone(404)), known=known)
     await bench.make()
 
     assert bench.fetcher.validators == sent
+
+
+async def test_a_record_that_cannot_be_read_is_as_good_as_none() -> None:
+    bench = Bench(Attempt(lease(1), outcome=Gone(404)), known={1: b"junk"})
+    await bench.make()
+
+    assert bench.fetcher.validators == ("", "")
 
 
 async def test_a_bug_costs_one_request_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -53,8 +53,8 @@ class Witness:
     kept: list[int] = field(default_factory=list)  # leases that no deadline may end
     new: int = 0
 
-    def holds(self, lease: Lease) -> bool:
-        return lease.fingerprint not in self.lost
+    async def held(self, leases: Sequence[Lease]) -> list[Lease]:
+        return [lease for lease in leases if lease.fingerprint not in self.lost]
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
         self.kept += [lease.fingerprint for lease in leases]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.engine.counters import Counters, estimate, slowest
+from shoal.engine.counters import Counters, estimate, limited, slowest
 from shoal.engine.snapshot import HostSnapshot
 
 
@@ -53,3 +53,19 @@ def test_the_rate_looks_back_a_few_seconds_only() -> None:
         rate = tally.rate()
 
     assert rate == 10.0
+
+
+@pytest.mark.parametrize(
+    ("eta", "pages_left", "rate", "expected"),
+    [
+        ((100.0, "this machine"), 50, 5.0, (10.0, "--max-pages")),  # the limit comes first
+        ((100.0, "this machine"), 5_000, 5.0, (100.0, "this machine")),  # fewer are known
+        ((None, "a.test is paused"), 50, 5.0, (10.0, "--max-pages")),
+        ((None, ""), 50, 0.0, (None, "")),  # no page yet: unknown
+        ((100.0, "the pace of a.test"), 0, 5.0, (0.0, "--max-pages")),
+    ],
+)
+def test_the_time_left_ends_at_max_pages(
+    eta: tuple[float | None, str], pages_left: int, rate: float, expected: tuple[float | None, str]
+) -> None:
+    assert limited(*eta, pages_left=pages_left, rate=rate) == expected

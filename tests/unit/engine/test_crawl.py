@@ -13,6 +13,7 @@ from tests.unit.engine.leased import AtHundred
 
 from shoal.archive.reader import StoredPage
 from shoal.engine.crawl import Crawl
+from shoal.engine.generations.earlier import EarlierPage, PageResult
 from shoal.engine.outputs import Durable, Ended
 from shoal.engine.plan import Stop
 from shoal.engine.scope_state import ScopeState
@@ -23,6 +24,7 @@ from shoal.frontier import Committed, Counts, Unparsed
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Unavailable
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.generations.page_history import PageHistory
 from shoal.model.outcome import Acknowledgement, Dead, Lease, Settlement
 from shoal.model.pace import Pace
 from shoal.model.page import PageRecord, PageRef, ParseResult, ParseTask, Response
@@ -136,10 +138,19 @@ class FakeArchive:
     def keep(self, request: Request, sent: object, response: Response, earlier: object) -> PageRecord:
         return PageRecord(PageRef("segment", 0, 1), response.status, response.fetched_at)
 
-    def visible_page(self, response: Response, earlier: StoredPage | None) -> Response | StoredPage:
+    def visible_page(self, response: Response, earlier: object) -> Response | StoredPage:
         return response
 
-    def earlier(self, ref: PageRef) -> StoredPage | None:
+    def keep_result(self, url: str, result: PageResult, at: float) -> PageRef:
+        return PageRef("segment", 1, 1)
+
+    async def earlier(self, history: PageHistory, identity: bytes) -> EarlierPage:
+        return EarlierPage(history)
+
+    async def compare(self, response: Response, earlier: EarlierPage) -> EarlierPage:
+        return earlier
+
+    async def read_result(self, ref: PageRef) -> PageResult | None:
         return None
 
     async def read(self, ref: PageRef) -> StoredPage:

@@ -85,3 +85,30 @@ def test_what_a_spider_process_returns_is_checked_again(options: dict[str, objec
     """A description that did not come from `Spider`: user code has replaced it."""
     with pytest.raises(Misconfigured, match=complaint):
         with_spider_options(Settings(), SpiderDescription(name="s", options=options), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("spider", "general", "typed", "rate"),
+    [
+        (0.5, 2.0, False, 0.5),  # the settings of a folder do not make a polite spider four times as fast
+        (0.5, 0.0, False, 0.5),
+        (2.0, 0.5, False, 0.5),
+        (0.0, 0.5, False, 0.5),
+        (0.5, 2.0, True, 2.0),  # --rate is for this very crawl
+    ],
+)
+def test_the_slower_of_the_spiders_pace_and_the_settings_applies_unless_a_flag_says_otherwise(
+    spider: float, general: float, typed: bool, rate: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    described = SpiderDescription(name="shop", options={"rate": spider, "depth": 3})
+    settings = Settings(crawl=CrawlSettings(rate=general, depth=1))
+    with caplog.at_level("INFO"):
+        applied = with_spider_options(
+            settings,
+            described,
+            frozenset({"rate", "depth"}),
+            typed=frozenset({"rate"}) if typed else frozenset(),
+        )
+    assert applied.crawl.rate == rate
+    assert applied.crawl.depth == 1  # what is not a pace follows the user
+    assert "spider.overridden" in caplog.text

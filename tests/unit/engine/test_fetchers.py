@@ -11,12 +11,12 @@ from shoal.fetch import registry
 from shoal.fetch.contract import Attempt
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.fetcher import HttpFetcher
-from shoal.fetch.registry import check_pools, fetcher_factories, find_factory
+from shoal.fetch.registry import check_pools, fetcher_factories, find_factory, usable_pools
 from shoal.frontier import StoredRobots
 from shoal.model.errors import Misconfigured
 from shoal.model.outcome import Lease
 from shoal.model.request import Link, Request
-from shoal.model.settings import Settings
+from shoal.model.settings import BrowserSettings, Settings
 
 
 class NoRobots:
@@ -32,10 +32,10 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Entry points by pool, as packages would install them."""
     targets: dict[str, str] = {}
 
-    def entry_points(*, group: str) -> list[EntryPoint]:
-        return [EntryPoint(pool, target, group) for pool, target in targets.items()]
+    def entry_points() -> list[EntryPoint]:
+        return [EntryPoint(pool, target, registry.GROUP) for pool, target in targets.items()]
 
-    monkeypatch.setattr(registry, "entry_points", entry_points)
+    monkeypatch.setattr(registry, "fetcher_entry_points", entry_points)
     return targets
 
 
@@ -44,10 +44,18 @@ def linked(pool: str) -> Link:
 
 
 @pytest.mark.parametrize(
-    ("pool", "served_by"), [("http", "http"), ("http-eu", "http"), ("browser", "browser"), ("gopher", None)]
+    ("pool", "served_by"),
+    [
+        ("http", "http"),
+        ("http-eu", "http"),
+        ("browser", "browser"),
+        ("browser-eu", "browser"),
+        ("tor", "tor"),
+        ("gopher", None),
+    ],
 )
 def test_the_factory_of_a_pool(installed: dict[str, str], pool: str, served_by: str | None) -> None:
-    installed["browser"] = "package:open_fetcher"
+    installed["tor"] = "package:open_fetcher"
     factories = fetcher_factories()
 
     found = find_factory(factories, pool)
@@ -62,9 +70,13 @@ def test_a_package_cannot_replace_the_built_in_fetcher(installed: dict[str, str]
 
 
 def test_a_worker_refuses_a_pool_and_names_the_remedy(installed: dict[str, str]) -> None:
-    check_pools(("http", "http-eu"))
-    with pytest.raises(Misconfigured, match=r"'browser'; known: http\. Install a package .* --pools http"):
-        check_pools(("http", "browser"))
+    none = BrowserSettings(path="no-such-browser")
+    check_pools(("http", "http-eu"), none)
+    with pytest.raises(Misconfigured, match=r"'gopher'; known: http, browser\. Install a .* --pools http"):
+        check_pools(("http", "gopher"), none)
+    with pytest.raises(Misconfigured, match=r"no program 'no-such-browser'.*apt-get install"):
+        check_pools(("http", "browser"), none)
+    assert usable_pools(none) == ("http",)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +84,9 @@ def test_a_worker_refuses_a_pool_and_names_the_remedy(installed: dict[str, str])
     [
         (True, ["http"], ""),
         (True, ["http-eu", "http"], ""),
+        (True, ["http", "gopher"], "gopher"),
         (True, ["http", "browser"], "browser"),
-        (False, ["http", "browser"], ""),  # another worker may serve it
+        (False, ["http", "gopher"], ""),  # another worker may serve it
     ],
 )
 def test_requests_of_a_pool_without_a_fetcher_are_refused(
@@ -110,11 +123,11 @@ class NamedFetcher:
 async def test_each_request_goes_to_the_fetcher_of_its_pool() -> None:
     http, browser = NamedFetcher("http"), NamedFetcher("browser")
     fetchers: Mapping[str, Any] = {"http": http, "browser": browser}
-    for pool in ("http", "browser", "http-eu"):
+    for pool in ("http", "browser", "http-eu", "browser-eu"):
         request = Request(url="http://a.test/", pool=pool)
         await PoolFetchers(fetchers).attempt(lease_of(request))
 
-    assert (http.asked, browser.asked) == (["http", "http-eu"], ["browser"])
+    assert (http.asked, browser.asked) == (["http", "http-eu"], ["browser", "browser-eu"])
 
 
 def lease_of(request: Request) -> Lease:

@@ -13,7 +13,7 @@ from shoal.engine.attempts import PREFETCH, Slots
 from shoal.engine.commit import COMMIT_BATCH, Committer
 from shoal.engine.embedded import EmbeddedPageQuota
 from shoal.engine.fetchers import Pools
-from shoal.engine.lease_feed import PARSE_BACKLOG, LeaseFeed
+from shoal.engine.lease_feed import LEASES_PER_REQUEST, PARSE_BACKLOG, LeaseFeed
 from shoal.engine.leases import Leases
 from shoal.engine.plan import Stop
 from shoal.engine.stations import Stations
@@ -83,6 +83,7 @@ class Crawling:
             ownership=ownership,
             parser=SimpleNamespace(backlog=self.backlog),
             quota=None,
+            ledger=None,
             share=SimpleNamespace(capacity=None),
         )
         self.slots = Slots(SLOTS, self._attempt, self.wake)
@@ -130,7 +131,9 @@ async def test_no_leases_are_taken_while_the_store_does_not_commit() -> None:
 async def test_no_leases_are_taken_while_later_stages_are_full(why: str) -> None:
     crawl = Crawling(Endless())
     if why == "later stages":
-        crawl.stations.share.capacity = SimpleNamespace(later_stages_full=True, max_requests=SLOTS)
+        crawl.stations.share.capacity = SimpleNamespace(
+            later_stages_full=True, max_requests=SLOTS, longest_sleep_s=1.0
+        )
     else:
         crawl.backlog.pages = PARSE_BACKLOG
     async with crawl.running():
@@ -175,7 +178,9 @@ async def test_it_ends_when_no_lease_is_held_and_nothing_is_left() -> None:
 
 async def test_a_crawl_that_shares_its_worker_takes_only_its_share() -> None:
     crawl = Crawling(Endless())
-    crawl.stations.share.capacity = SimpleNamespace(later_stages_full=False, max_requests=1)
+    crawl.stations.share.capacity = SimpleNamespace(
+        later_stages_full=False, max_requests=1, longest_sleep_s=1.0
+    )
     crawl.answer.set()
     async with crawl.running():
-        assert crawl.frontier.granted == 1 + COMMIT_BATCH
+        assert crawl.frontier.granted == 1 + LEASES_PER_REQUEST

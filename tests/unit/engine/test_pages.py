@@ -4,14 +4,18 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.archive.pages import NOON, SENT, open_reader, open_writer
 from tests.unit.archive.pages import page as archived_page
 
 from shoal.archive.errors import PageMissing
+from shoal.engine.generations.earlier import PageResult
 from shoal.engine.pages import VALIDATOR_BYTES, Pages
 from shoal.model.errors import Unavailable
-from shoal.model.page import PageRef, Response
+from shoal.model.generations.all_links import AllLinks, pack_all
+from shoal.model.generations.page_history import PageHistory
+from shoal.model.page import PageRef, ParseResult, Response
 from shoal.model.request import Request
 
 
@@ -90,7 +94,7 @@ COLLISION = tuple(
     ("again", "encoding", "is_revisit"),
     [(COLLISION[0], "", True), (COLLISION[1], "", False), (COLLISION[0], "identity", False)],
 )
-def test_only_a_page_with_the_same_bytes_is_a_revisit(
+async def test_only_a_page_with_the_same_bytes_is_a_revisit(
     tmp_path: Path, again: bytes, encoding: str, is_revisit: bool
 ) -> None:
     assert sha1(COLLISION[0]).digest() == sha1(COLLISION[1]).digest()
@@ -98,13 +102,36 @@ def test_only_a_page_with_the_same_bytes_is_a_revisit(
     pages = Pages(writer, reader)
     request, response = archived_page(COLLISION[0], headers=(("etag", '"1"'),))
     first = pages.keep(request, SENT, response, None)
+    kept = PageResult.of(request.url, first, b"identity", ParseResult(0, all_links=pack_all(AllLinks())))
+    history = PageHistory(status=200, result=pages.keep_result(request.url, kept, NOON))
     writer.flush()
 
     headers = (("etag", '"2"'), *((("content-encoding", encoding),) if encoding else ()))
     _, later = archived_page(again, headers=headers, at=NOON + 60)
-    second = pages.keep(request, SENT, later, reader.read(first.ref))
+    earlier = await pages.compare(later, await pages.earlier(history, b"identity"))
+    second = pages.keep(request, SENT, later, earlier)
     writer.close()
 
+    assert (earlier.etag, earlier.reusable, earlier.unchanged) == ('"1"', True, is_revisit)
     assert (second.ref == first.ref) == is_revisit
     if not encoding:
         assert reader.read(second.ref).wire == again
+
+
+@pytest.mark.parametrize("missing", ["result", "body"])
+async def test_a_page_whose_result_or_body_cannot_be_read_is_fetched_as_if_it_were_new(
+    tmp_path: Path, missing: str
+) -> None:
+    writer, reader = open_writer(tmp_path), open_reader(tmp_path)
+    pages = Pages(writer, reader)
+    request, response = archived_page(b"body", headers=(("etag", '"1"'),))
+    record = pages.keep(request, SENT, response, None)
+    if missing == "body":
+        record = msgspec.structs.replace(record, ref=PageRef(record.ref.segment, 1 << 20, 10))
+    kept = PageResult.of(request.url, record, b"of another spider", ParseResult(0))
+    at = pages.keep_result(request.url, kept, NOON)
+    writer.close()
+
+    history = PageHistory(status=200, result=record.ref if missing == "result" else at)
+    earlier = await pages.earlier(history, b"identity")
+    assert (earlier.etag, earlier.result, earlier.reusable) == ("", None, False)

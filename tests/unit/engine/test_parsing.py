@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 from tests.unit.engine.leased import lease
 
@@ -12,10 +13,15 @@ from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
 from shoal.engine.fetchers import Pools
+from shoal.engine.generations.earlier import PageResult
 from shoal.engine.parsing import Parsing
 from shoal.fetch.contract import Attempt
 from shoal.frontier.results import Unparsed
+from shoal.frontier.rules import host_signal
+from shoal.model.adaptive_delay import Signal
+from shoal.model.configuration.block_rules import BlockRules
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.generations.all_links import unpack_all
 from shoal.model.outcome import (
     Acknowledgement,
     Dead,
@@ -25,6 +31,7 @@ from shoal.model.outcome import (
     Lease,
     Outcome,
     Retry,
+    RetryRules,
     Settlement,
 )
 from shoal.model.page import Item, PageRecord, PageRef, ParseFault, ParseResult, ParseTask, Response
@@ -64,14 +71,22 @@ class FakePages:
     """An archive that counts what it keeps."""
 
     kept: int = 0
+    results: list[PageResult] = field(default_factory=list)
     unreadable: bool = False
 
     def keep(self, request: Request, sent: object, response: Response, earlier: object) -> PageRecord:
         self.kept += 1
         return RECORD
 
-    def visible_page(self, response: Response, earlier: StoredPage | None) -> Response | StoredPage:
+    def visible_page(self, response: Response, earlier: object) -> Response | StoredPage:
         return response
+
+    def keep_result(self, url: str, result: PageResult, at: float) -> PageRef:
+        self.results.append(result)
+        return PageRef("segment", len(self.results), 1)
+
+    async def read_result(self, ref: PageRef) -> PageResult | None:
+        return None
 
     async def read(self, ref: PageRef) -> StoredPage:
         if self.unreadable:
@@ -111,6 +126,10 @@ class AnyScope:
     def links_of(self, packed: Sequence[bytes], *, found_on: int, page: Request) -> tuple[Link, ...]:
         return tuple(Link.to(unpack(one)) for one in packed)
 
+    def carried_links(self, packed: bytes, *, found_on: int, page: Request) -> tuple[tuple[Link, ...], int]:
+        links = unpack_all(packed, limit=1 << 20)
+        return tuple(Link.to(Request(url=url)) for url in links.urls), 0
+
     def forget_sent_links(self) -> None:
         pass
 
@@ -137,11 +156,15 @@ class Bench:
             hooks=frozenset(hooks),
             archive_only=archive_only,
             max_crashes=3,
+            blocked_if=BlockRules(["status: 200 and selector: #captcha"]),
+            retry=RetryRules(max_retries=1),
         )
 
-    def take(self, *, parse: bool = True) -> None:
+    def take(self, *, parse: bool = True, attempt: int = 1) -> None:
         response = Response("http://a.test/1", 200, (), b"body", b"body", fetched_at=0.0, elapsed=0.1)
-        self.parsing.take(Attempt(lease(1), response, parse=parse), None, (FOLLOWED,))
+        held = msgspec.structs.replace(lease(1), attempt=attempt)
+        signal = Signal.NORMAL
+        self.parsing.take(Attempt(held, response, parse=parse, signal=signal), None, (FOLLOWED,))
 
     async def take_archived(self, *, strikes: int = 0) -> None:
         async def unparsed() -> AsyncIterator[Unparsed]:
@@ -156,6 +179,10 @@ def parsed(id: int) -> ParseResult:
 
 def raised(id: int) -> ParseResult:
     return ParseResult(id, fault=ParseFault("ValueError: no price"))
+
+
+def blocked(id: int) -> ParseResult:
+    return ParseResult(id, fault=ParseFault("a wall", failure_class=FailureClass.ANTI_BOT))
 
 
 def died(id: int) -> Poisoned:
@@ -211,6 +238,30 @@ def test_a_page_whose_lease_has_expired_is_discarded_on_arrival_and_after_its_pa
     bench.parser.answer(parsed)
 
     assert (bench.ledger.outcomes, bench.pages.kept) == ([], 0)
+
+
+def test_a_block_that_the_parse_finds_is_retried_and_not_archived() -> None:
+    bench = Bench()
+    bench.take()
+    [(task, _)] = bench.parser.tasks
+    assert task.blocked_if == (("#captcha",),)
+    bench.parser.answer(blocked)
+
+    [(settlement, _)] = bench.ledger.settled
+    assert isinstance(settlement.outcome, Retry)
+    assert (settlement.signal, settlement.links, bench.pages.kept) == (None, (), 0)
+    assert host_signal(settlement) is Signal.CHALLENGED
+
+
+async def test_a_block_that_cannot_be_retried_is_dead_with_its_page() -> None:
+    bench = Bench()
+    bench.take(attempt=2)
+    await bench.take_archived()
+    bench.parser.answer(blocked)
+    bench.parser.answer(blocked)
+
+    assert failures(bench.ledger.outcomes) == [("anti_bot", "a wall")] * 2
+    assert host_signal(bench.ledger.settled[0][0]) is Signal.CHALLENGED
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ class NoChildren:
     def submit(self, task: ParseTask, on_answer: Callable[[ParseResult | Poisoned], None]) -> None:
         raise AssertionError("no page is parsed here")
 
+    async def watch(self) -> None:
+        raise AssertionError("no page is parsed here")
+
 
 def scope(*hosts: str) -> ScopeState:
     return ScopeState(Scope(hosts=frozenset(hosts) or None), NoChildren())

@@ -83,25 +83,23 @@ async def test_a_page_is_to_be_archived_and_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "expected", "blocked"),
+    ("reply", "expected"),
     [
-        ((404, b"", {}), Gone, False),
-        ((410, b"", {}), Gone, False),
-        ((400, b"", {}), Dead, False),
-        ((403, b"", {}), Retry, True),
-        ((500, b"", {}), Retry, False),
-        ((429, b"", {}), Retry, True),
-        (Failure(FailureClass.TIMEOUT, "slow"), Retry, False),
-        (Failure(FailureClass.REFUSED, "private"), Dead, False),
-        (Failure(FailureClass.BOMB, "big"), Dead, False),
+        ((404, b"", {}), Gone),
+        ((410, b"", {}), Gone),
+        ((400, b"", {}), Dead),
+        ((403, b"", {}), Retry),
+        ((500, b"", {}), Retry),
+        ((429, b"", {}), Retry),
+        (Failure(FailureClass.TIMEOUT, "slow"), Retry),
+        (Failure(FailureClass.REFUSED, "private"), Dead),
+        (Failure(FailureClass.BOMB, "big"), Dead),
     ],
 )
-async def test_a_failure_becomes_the_outcome_its_policy_names(
-    reply: Reply, expected: type[object], blocked: bool
-) -> None:
+async def test_a_failure_becomes_the_outcome_its_policy_names(reply: Reply, expected: type[object]) -> None:
     result = await attempt(Web({PAGE: reply}))
     assert isinstance(result.outcome, expected)
-    assert result.blocked is blocked
+    assert result.signal is None  # the outcome says it
     assert not result.parse
 
 
@@ -109,6 +107,15 @@ async def test_a_429_rests_the_host_and_charges_nothing() -> None:
     result = await attempt(Web({PAGE: (429, b"", {"retry-after": "5"})}))
     assert isinstance(result.outcome, Retry)
     assert (result.outcome.rest, result.outcome.delay, result.outcome.charged) == (5.0, 5.0, False)
+
+
+async def test_a_429_without_retry_after_delays_the_request_before_it_rests_the_host() -> None:
+    web = Web({PAGE: (429, b"", {})})
+    first, sixth = await attempt(web), await attempt(web, lease(rests=5))
+    assert isinstance(first.outcome, Retry)
+    assert (first.outcome.rest, first.outcome.delay, first.outcome.charged) == (0.0, 2.0, False)
+    assert isinstance(sixth.outcome, Retry)
+    assert (sixth.outcome.rest, sixth.outcome.delay, sixth.outcome.charged) == (30.0, 30.0, False)
 
 
 async def test_attempts_run_out() -> None:
@@ -124,7 +131,7 @@ class TestRedirects:
         assert result.following == Request(url="http://b.test/x", depth=2, chain=(PAGE,))
         assert result.response is not None
 
-    async def test_a_target_out_of_scope_is_filtered_by_its_rule(self) -> None:
+    async def test_a_target_out_of_scope_is_a_refused_link_of_a_page_that_is_kept(self) -> None:
         asked: list[tuple[str, int]] = []
 
         def refuse(url: str, depth: int) -> FailureClass | None:
@@ -133,8 +140,7 @@ class TestRedirects:
 
         web = Web({PAGE: (302, b"", {"location": "http://b.test/x"})})
         result = await attempt(web, lease(depth=2), refuse=refuse)
-        assert isinstance(result.outcome, Filtered)
-        assert result.outcome.rule is FailureClass.SCOPE
+        assert (result.outcome, result.refused, result.parse) == (None, FailureClass.SCOPE, False)
         assert asked == [("http://b.test/x", 2)]
         assert result.following is None
 

@@ -1,10 +1,12 @@
 """Turns at the send gate."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
 from shoal.fetch.gate import LATENCY_ALLOWANCE, MAX_WAIT_S, SWEEP_HOSTS, LocalTurn, SendGate
+from shoal.model.pace import TurnKind, TurnRequest
 
 
 class Clock:
@@ -137,3 +139,79 @@ async def test_the_first_byte_moves_the_next_turn_by_a_small_part_of_the_interva
 
     assert await wait_after(0.2) == pytest.approx(10.2)
     assert await wait_after(7.0) == pytest.approx(10 + 10 * LATENCY_ALLOWANCE)
+
+
+# --- turns of other processes ------------------------------------------------------------------------
+
+
+def request(receipt: str = "", *, leeway: float = 0.1, ahead: float = 0.0, host: str = "a") -> TurnRequest:
+    return TurnRequest(host, 1.0, 0.05, leeway, ahead, receipt=receipt)
+
+
+def test_another_process_waits_for_the_turn_of_this_one_and_the_reverse(gate: SendGate, clock: Clock) -> None:
+    ask(gate)
+    refused = gate.grant(request(), "guest")
+    assert refused.kind is TurnKind.WAIT
+    assert refused.wait == pytest.approx(1.0)
+
+    clock.now += 1.0
+    assert gate.grant(request(), "guest").kind is TurnKind.GRANTED
+    assert ask(gate) == pytest.approx(1.0 + 0.1)  # it may be sent a leeway later
+
+
+def test_a_process_follows_its_own_turn_sooner_than_that_of_another(gate: SendGate) -> None:
+    assert gate.grant(request(), "guest").wait == 0.0
+    assert gate.grant(request(), "guest").wait == pytest.approx(1.0 + 0.05)
+    assert gate.grant(request(), "other").wait == pytest.approx(1.0 + 0.1)
+
+
+def test_a_turn_ahead_is_granted_as_a_slot(gate: SendGate) -> None:
+    ask(gate)
+    ahead = gate.grant(request(ahead=1.5), "guest")
+    assert ahead.kind is TurnKind.GRANTED
+    assert ahead.wait == pytest.approx(1.0)
+    assert ask(gate) == pytest.approx(2.0 + 0.1)
+
+
+def test_a_turn_that_was_not_used_is_returned_unless_another_one_was_taken(
+    gate: SendGate, clock: Clock
+) -> None:
+    lost = gate.grant(request(), "guest")
+    assert gate.grant(request(lost.receipt), "guest").kind is TurnKind.GRANTED
+
+    late = gate.grant(request(ahead=10.0), "guest")
+    gate.grant(request(ahead=10.0), "other")
+    assert gate.grant(request(late.receipt), "guest").kind is TurnKind.WAIT
+
+
+def test_an_address_has_one_pace_over_all_processes(gate: SendGate) -> None:
+    gate.reserve("10.0.0.1", 0.5)
+    granted = gate.grant(TurnRequest("@10.0.0.1", 0.5, 0.0, 0.0, ahead=MAX_WAIT_S), "guest")
+    assert granted.kind is TurnKind.GRANTED
+    assert granted.wait == pytest.approx(0.5)
+    assert gate.reserve("10.0.0.1", 0.5) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_requests_of_any_process_are_closer_than_the_interval(seed: int) -> None:
+    rng, clock = random.Random(seed), Clock()
+    gate = SendGate(clock=clock)
+    leeway, margin, interval = 0.2, 0.05, 1.0
+    sent: list[float] = []
+    last_of: dict[str, float] = {}
+    while len(sent) < 200:
+        clock.now += rng.uniform(0.0, 0.4)
+        process = rng.choice(("owner", "one", "two"))
+        if process == "owner":
+            if ask(gate) == 0:
+                sent.append(clock.now)
+            continue
+        answer = gate.grant(TurnRequest("a", interval, margin, leeway), process)
+        if answer.kind is TurnKind.GRANTED:
+            # Late by up to the leeway, and an interval after its own last one by its own clock.
+            at = max(clock.now + rng.uniform(0, leeway), last_of.get(process, 0.0) + interval)
+            assert at <= clock.now + leeway + 1e-9
+            last_of[process] = at
+            sent.append(at)
+    sent.sort()
+    assert min(later - earlier for earlier, later in pairwise(sent)) >= interval - 1e-9

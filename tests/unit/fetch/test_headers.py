@@ -42,8 +42,8 @@ def test_cookies_and_validators_are_added_unless_the_request_has_its_own() -> No
         '"x"',
         "yesterday",
     )
-    own = Request(url=PAGE.url, headers={"Cookie": "mine=1"})
-    assert dict(crawl.of(own, cookie="a=1"))["Cookie"] == "mine=1"
+    own = Request(url=PAGE.url, headers={"Cookie": "a=mine"})
+    assert dict(crawl.of(own, cookie="a=1"))["Cookie"] == "a=mine"
 
 
 class TestSecrets:
@@ -110,3 +110,10 @@ class TestSecrets:
 )
 def test_a_request_can_be_conditional_by_itself(header: str, answer: bool) -> None:
     assert is_conditional(Request(url=PAGE.url, headers={header: "x"})) is answer
+
+
+def test_the_cookies_of_a_request_go_before_those_of_the_jar_and_replace_equal_names() -> None:
+    crawl = CrawlHeaders("Bot/1", {})
+    request = Request(PAGE.url, cookies={"lang": "de", "own": "1"})
+    assert dict(crawl.of(request, cookie="sid=2; lang=en"))["Cookie"] == "lang=de; own=1; sid=2"
+    assert dict(crawl.of(request))["Cookie"] == "lang=de; own=1"

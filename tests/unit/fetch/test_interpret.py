@@ -1,5 +1,6 @@
 """What an answer means."""
 
+import msgspec
 import pytest
 
 from shoal.fetch.http.guard import Guard
@@ -14,7 +15,7 @@ from shoal.fetch.interpret import (
 )
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.page import Response
-from shoal.model.request import Request
+from shoal.model.request import Link, Request
 
 NOW = 1_800_000_000.0
 RULES = RedirectRules(Guard(), hops=10, url_bytes=200)
@@ -218,6 +219,24 @@ class TestRedirects:
             redirect(response(302, location="/same"), Request(url=PAGE, headers=headers)).headers == headers
         )
 
+    @pytest.mark.parametrize(
+        ("via", "status", "returned"),
+        [
+            (("https://a.test/orders",), 302, True),
+            (("https://a.test/orders",), 307, False),  # still a POST, which has not redirected
+            (("https://a.test/other",), 302, False),
+            ((), 302, False),
+        ],
+    )
+    def test_a_redirect_back_to_a_url_that_only_redirected_is_marked(
+        self, via: tuple[str, ...], status: int, returned: bool
+    ) -> None:
+        form = Request(url=PAGE, method="POST", body=b"a=1", via=via)
+        target = redirect(response(status, location="/orders"), form)
+        assert (target.returned, target.via) == (returned, ())
+        first = msgspec.structs.replace(target, returned=False, chain=())
+        assert (Link.to(first).fingerprint != Link.to(target).fingerprint) is returned
+
 
 class TestRefresh:
     @pytest.mark.parametrize(
@@ -251,54 +270,19 @@ class TestRefresh:
         assert meaning(response(200, refresh="0; url=/next"), request) == FetchedPage()
 
 
-class TestChallenges:
-    CLOUDFLARE = b'<script src="/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1"></script>'
+class TestBlocks:
+    def test_a_block_is_a_failure_that_names_vendor_and_evidence(self) -> None:
+        found = failure(response(403, b"<p>wait</p>", server="cloudflare", cf_mitigated="challenge"))
+        assert (found.failure_class, found.status) == (FailureClass.ANTI_BOT, 403)
+        assert found.reason.startswith("a block by Cloudflare: status 403, header ")
 
-    @pytest.mark.parametrize(
-        "answer",
-        [
-            response(403, b"<p>wait</p>", server="cloudflare", cf_mitigated="challenge"),
-            response(503, CLOUDFLARE, server="cloudflare"),
-            response(403, b'<script src="https://ct.captcha-delivery.com/c.js">', x_datadome="protected"),
-            response(429, b"window._pxAppId = 'x'", set_cookie="_pxhd=abc"),
-            response(200, b'<script src="/_Incapsula_Resource?x">', x_iinfo="1-2-3"),
-            response(202, b"", x_amzn_waf_action="challenge"),
-            response(429, b"window.KPSDK={}", x_kpsdk_ct="abc"),
-            response(200, b'<script id="anubis_challenge">', set_cookie="techaro.lol-anubis-auth=; Path=/"),
-        ],
-        ids=lambda answer: f"{answer.status}",
-    )
-    def test_status_header_and_mark_together_are_a_challenge(self, answer: Response) -> None:
+    def test_a_host_that_says_when_to_come_back_limits_the_rate(self) -> None:
+        answer = response(429, b"window._cf_chl_opt={}", server="cloudflare", retry_after="9")
+        assert failure(answer).failure_class is FailureClass.RATE_LIMITED
+
+    def test_a_redirect_to_a_captcha_is_a_block(self) -> None:
+        answer = response(302, location="https://www.a.test/sorry/index?continue=x")
         assert failure(answer).failure_class is FailureClass.ANTI_BOT
-
-    @pytest.mark.parametrize(
-        ("answer", "kind"),
-        [
-            (response(403, CLOUDFLARE), FailureClass.IP_BLOCKED),
-            (response(403, b"Attention required", server="cloudflare"), FailureClass.IP_BLOCKED),
-            (response(404, b"captcha", server="cloudflare"), FailureClass.GONE),
-            (response(429, b"captcha", server="cloudflare"), FailureClass.RATE_LIMITED),
-            (response(429, CLOUDFLARE, server="cloudflare", retry_after="9"), FailureClass.RATE_LIMITED),
-        ],
-        ids=["mark alone", "header alone", "a word in a 404", "a word in a 429", "rate limited"],
-    )
-    def test_one_sign_alone_is_not(self, answer: Response, kind: FailureClass) -> None:
-        assert failure(answer).failure_class is kind
-
-    @pytest.mark.parametrize(
-        "answer",
-        [
-            response(
-                200, b"<form><div class='g-recaptcha'></div> captcha hcaptcha.com cf-challenge px-captcha"
-            ),
-            response(200, CLOUDFLARE, server="cloudflare"),
-            response(200, b"_Incapsula_Resource" + b"x" * 10_000, x_iinfo="1-2-3"),
-            response(200, b"", x_datadome="protected"),
-            response(200, b"ok"),
-        ],
-    )
-    def test_a_page_that_mentions_or_embeds_one_is_a_page(self, answer: Response) -> None:
-        assert meaning(answer) == FetchedPage()
 
 
 @pytest.mark.parametrize("name", ["referrer_policy", "link", "refresh", "content_type"])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shoal.frontier.governor import Governor
 from shoal.frontier.rules import HostRecord
-from shoal.model.adaptive_delay import SlowdownRules
+from shoal.model.adaptive_delay import Signal, SlowdownRules
 from shoal.model.pace import Pace
 
 RULES = SlowdownRules(at_least=3, window=6)
@@ -89,22 +89,24 @@ def test_a_rest_only_gets_longer() -> None:
     assert governor.ready == 50.0
 
 
-def test_responses_before_the_first_block_count() -> None:
+def test_responses_before_the_first_trouble_count() -> None:
     """The window is created late, and equals one that existed from the beginning."""
-    patient, hasty = governed(Pace(1.0, 1, 9)), governed(Pace(1.0, 1, 9))
+    governor = governed(Pace(1.0, 1, 9))
     for _ in range(20):
-        patient.record_response(False)
-    assert patient.record_response(True)
-    for _ in range(2):
-        hasty.record_response(False)
-    assert hasty.record_response(True)
-    assert 1.0 < patient.record.slow < hasty.record.slow
+        assert not governor.record_response(Signal.NORMAL)
+    assert governor.responses == ""
+    assert governor.record_response(Signal.FORBIDDEN)
+    assert governor.responses == "000001"
 
 
-def test_after_a_restart_a_slow_down_applies_until_there_are_enough_responses() -> None:
-    governor = Governor(HostRecord(slow=5.0))
-    assert [governor.record_response(False) for _ in range(30)].count(True) == 1
-    assert governor.record.slow == 1.0
+def test_after_a_restart_a_slow_down_ends_with_normal_responses() -> None:
+    governor = Governor(HostRecord(slow=1.5))
+    factors = []
+    for _ in range(200):
+        governor.record_response(Signal.NORMAL)
+        factors.append(governor.record.slow)
+    assert factors == sorted(factors, reverse=True)
+    assert (factors[0] > 1.499, factors[-1]) == (True, 1.0)
 
 
 def test_requests_in_flight_and_pauses_close_a_host() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shoal.frontier.rules import LOWEST_BAND, HostRecord, applied_pace, band, host_responded, parsed_again
-from shoal.model.adaptive_delay import SlowdownRules
+from shoal.frontier.rules import LOWEST_BAND, HostRecord, applied_pace, band, host_signal, parsed_again
+from shoal.model.adaptive_delay import Signal, SlowdownRules
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Filtered, Gone, Lease, Outcome, Released, Retry, Settlement
 from shoal.model.pace import Pace
@@ -39,24 +39,42 @@ def test_the_slowest_pace_applies(record: HostRecord, paces: list[Pace], expecte
     assert applied_pace(record, paces, RULES) == expected
 
 
+def failed(kind: FailureClass, status: int = 0) -> Retry:
+    return Retry(Failure(kind, "why", status), 1.0)
+
+
 @pytest.mark.parametrize(
-    ("outcome", "blocked", "sent", "expected"),
+    ("outcome", "sent", "expected"),
     [
-        (Done(PageRecord(PageRef("s", 0, 1), 200, 0.0)), False, True, True),
-        (Gone(404), False, True, True),
-        (Gone(404), False, False, False),
-        (Dead(Failure(FailureClass.IP_BLOCKED, "403", 403)), True, True, True),
-        (Dead(Failure(FailureClass.ANTI_BOT, "challenge")), True, True, True),
-        (Retry(Failure(FailureClass.TARGET_ERROR, "500", 500), 1.0), False, True, True),
-        (Retry(Failure(FailureClass.TIMEOUT, "no answer"), 1.0), False, True, False),
-        (Filtered(FailureClass.ROBOTS), False, True, False),
-        (Released(), False, True, False),
+        (Done(PageRecord(PageRef("s", 0, 1), 200, 0.0)), True, Signal.NORMAL),
+        (Gone(404), True, Signal.NORMAL),
+        (Gone(404), False, None),
+        (Dead(Failure(FailureClass.IP_BLOCKED, "403", 403)), True, Signal.FORBIDDEN),
+        (Dead(Failure(FailureClass.ANTI_BOT, "challenge")), True, Signal.CHALLENGED),
+        (failed(FailureClass.ANTI_BOT, 200), True, Signal.CHALLENGED),
+        (failed(FailureClass.RATE_LIMITED, 429), True, Signal.RATE_LIMITED),
+        (failed(FailureClass.TARGET_ERROR, 500), True, Signal.FAILED),
+        (failed(FailureClass.TARGET_ERROR, 503), True, Signal.RATE_LIMITED),
+        (failed(FailureClass.HTTP_ERROR, 400), True, Signal.NORMAL),
+        (failed(FailureClass.TIMEOUT), True, Signal.TIMED_OUT),
+        (failed(FailureClass.TIMEOUT), False, Signal.TIMED_OUT),
+        (failed(FailureClass.CONNECT), False, Signal.RESET),
+        (failed(FailureClass.TRUNCATED), True, Signal.RESET),
+        (failed(FailureClass.DNS), False, None),
+        (failed(FailureClass.PROXY_ERROR, 502), True, None),
+        (Filtered(FailureClass.ROBOTS), True, None),
+        (Released(), True, None),
     ],
 )
-def test_only_a_response_counts_for_slow_down(
-    outcome: Outcome, blocked: bool, sent: bool, expected: bool
+def test_an_attempt_says_what_it_does_about_its_host(
+    outcome: Outcome, sent: bool, expected: Signal | None
 ) -> None:
-    assert host_responded(Settlement(LEASE, outcome, blocked=blocked, sent=sent)) is expected
+    assert host_signal(Settlement(LEASE, outcome, sent=sent)) is expected
+
+
+def test_a_signal_that_the_fetcher_gives_goes_first() -> None:
+    done = Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))
+    assert host_signal(Settlement(LEASE, done, signal=Signal.LATE)) is Signal.LATE
 
 
 def test_a_page_is_parsed_again_only_if_it_is_archived_and_at_fault() -> None:

@@ -1,3 +1,4 @@
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -5,11 +6,12 @@ from typing import cast
 import pytest
 
 from shoal.parse.output import CHUNK_BYTES, MAX_LINE_CHARS, MAX_LINES, CapturedOutput, printable
+from shoal.parse.spider_log import SpiderLogRecord, decode_line, encode_line
 
 
 def test_a_line_cannot_steer_the_terminal_or_fill_it() -> None:
-    assert printable(b"\x1b[2Jgone\r\tcaf\xc3\xa9 \xff") == "\ufffd[2Jgone\ufffd\tcafé \ufffd"
-    assert len(printable(b"x" * 10 * MAX_LINE_CHARS)) == MAX_LINE_CHARS
+    assert printable("\x1b[2Jgone\r\tcafé \x9b") == "\ufffd[2Jgone\ufffd\tcafé \ufffd"
+    assert len(printable("x" * 10 * MAX_LINE_CHARS)) == MAX_LINE_CHARS
 
 
 class Loop:
@@ -54,6 +56,7 @@ class Pipe:
 
 @pytest.fixture
 def pipe(caplog: pytest.LogCaptureFixture) -> Iterator[Pipe]:
+    caplog.set_level(logging.INFO, "shoal.spider")
     pipe = Pipe(caplog)
     yield pipe
     os.close(pipe.theirs)
@@ -96,3 +99,25 @@ def test_a_line_without_an_end_is_not_buffered_without_limit(pipe: Pipe) -> None
 
     assert pipe.lines() == ["x" * MAX_LINE_CHARS]
     pipe.output.close()
+
+
+def test_what_a_spider_logs_keeps_its_level_its_logger_and_its_lines(
+    pipe: Pipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "no price\nTraceback\n\x1b[2J"
+    os.write(pipe.theirs, encode_line(SpiderLogRecord(logging.ERROR, "books.prices", text)).encode())
+    os.write(pipe.theirs, encode_line(SpiderLogRecord(logging.DEBUG, "books", "hidden")).encode())
+    os.write(pipe.theirs, b"\x1e99999\x1fforged\x1fprinted\n")
+    pipe.output.close()
+
+    logged, printed = caplog.records
+    assert (logged.levelname, logged.message) == ("ERROR", "spider.log")
+    assert vars(logged)["logger"] == "books.prices"
+    assert vars(logged)["line"] == "no price\nTraceback\n\ufffd[2J"
+    assert (printed.levelname, printed.message) == ("INFO", "spider.output")
+
+
+def test_a_long_record_is_cut_to_what_a_pipe_takes_in_one_piece() -> None:
+    line = encode_line(SpiderLogRecord(logging.INFO, "x" * 1000, "é" * 9000))
+    assert len(line.encode()) < 4096
+    assert decode_line(line.rstrip("\n")) is not None

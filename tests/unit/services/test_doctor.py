@@ -53,6 +53,12 @@ def test_a_healthy_machine_has_nothing_to_mend(facts: MachineFacts) -> None:
             "not kept from reading other files",
         ),
         (replace(FINE, unconfined="no process"), "parsing", Grade.FAIL, "no process"),
+        (
+            replace(FINE, browser="chromium", browserless="no namespaces"),
+            "browser",
+            Grade.WARN,
+            "cannot be used",
+        ),
         (replace(FINE, nameservers=[]), "dns", Grade.WARN, "no nameserver"),
     ],
 )

@@ -100,7 +100,7 @@ async def test_the_record_names_the_origins_of_the_seeds_if_a_header_is_secret()
     )
     await bench.submit(plan)
     other = SpiderDescription(name="shop", start=(Request(url="https://b.test:8443/"),), version="v1")
-    await bench.submit(plan, other)
+    await bench.submit(replace(plan, name="shop"), other)
 
     record = bench.fleet.crawls.records["shop"]
     assert record.home == ("http://a.test", "https://b.test:8443")
@@ -145,7 +145,7 @@ async def test_what_was_new_and_what_was_known_is_reported() -> None:
     again = await bench.submit()
     assert (again.resumed, again.changed, again.added, again.known) == (True, False, 0, 2)
 
-    more = await bench.submit(replace(PLAN, seeds=("http://a.test/2", "http://a.test/3")))
+    more = await bench.submit(replace(PLAN, name="shop", seeds=("http://a.test/2", "http://a.test/3")))
     assert (more.resumed, more.changed, more.added, more.known) == (True, False, 1, 1)
     assert submitted_json(more)["added"] == 1
 
@@ -182,7 +182,7 @@ async def test_hosts_of_earlier_seeds_stay_in_scope_unless_the_crawl_is_fresh(
 ) -> None:
     bench = Bench()
     await bench.submit()
-    await bench.submit(replace(PLAN, seeds=("http://b.test/",), fresh=fresh))
+    await bench.submit(replace(PLAN, name="shop", seeds=("http://b.test/",), fresh=fresh))
 
     assert bench.fleet.crawls.records["shop"].hosts == hosts
 
@@ -212,6 +212,14 @@ async def test_an_approximate_seen_set_is_asked_for_when_the_crawl_is_created() 
 
     await bench.submit(with_crawl_settings(PLAN, approximate_links=1_000_000))
     assert bench.fleet.frontier.crawls.approximate is not None
+
+
+async def test_another_command_of_the_same_host_is_refused_and_writes_nothing() -> None:
+    bench = Bench()
+    await bench.submit()
+    with pytest.raises(Misconfigured, match=r"another command.*--crawl NAME.*--fresh"):
+        await bench.submit(replace(PLAN, seeds=("http://a.test/other",)))
+    assert bench.writes == []
 
 
 # --- lists of start URLs -----------------------------------------------------------------------------

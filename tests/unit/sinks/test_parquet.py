@@ -1,3 +1,5 @@
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.sinks.items import item, write_all
 
-from shoal.model.errors import Misconfigured
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.sinks.columns import MAX_COLUMNS
-from shoal.sinks.parquet import ParquetSink
+from shoal.sinks.parquet import FACTORY, ParquetSink
 from shoal.sinks.tables import kind_of, type_for
 
 
 def open_parquet(path: Path, *, part_rows: int = 2, overwrite: bool = False) -> ParquetSink:
+    """Open a folder of parts."""
+    return ParquetSink(f"{path}/", fsync=False, overwrite=overwrite, part_rows=part_rows)
+
+
+def open_file(path: Path, *, part_rows: int = 2, overwrite: bool = False) -> ParquetSink:
     return ParquetSink(path, fsync=False, overwrite=overwrite, part_rows=part_rows)
 
 
@@ -75,7 +82,8 @@ def test_enough_rows_become_a_part(tmp_path: Path) -> None:
 
 
 def test_large_items_make_a_part_sooner(tmp_path: Path) -> None:
-    sink = ParquetSink(path := tmp_path / "x.parquet", fsync=True, overwrite=False, part_bytes=1000)
+    path = tmp_path / "x.parquet"
+    sink = ParquetSink(f"{path}/", fsync=True, overwrite=False, part_bytes=1000)
     sink.restore(None)
     sink.write([item({"t": "x" * 2000})])
     sink.flush()
@@ -228,3 +236,197 @@ def test_odd_field_names_are_column_names(tmp_path: Path) -> None:
     write_all(open_parquet(path := tmp_path / "x.parquet"), record)
 
     assert pq.read_table(path / "part-00000.parquet").to_pylist() == [record]
+
+
+# One file
+
+
+def written(path: Path, checkpoint: bytes | None, *batches: list[dict[str, Any]]) -> list[bytes]:
+    """Write a run with a flush for each batch; return the checkpoints of the flushes and of the end."""
+    sink = open_file(path)
+    sink.restore(checkpoint)
+    checkpoints = [sink.flush()]
+    for batch in batches:
+        sink.write([item(record) for record in batch])
+        checkpoints.append(sink.flush())
+    checkpoints.append(sink.finish())
+    sink.close()
+    return checkpoints
+
+
+def column(path: Path, name: str = "n") -> list[Any]:
+    return list(pq.read_table(path)[name].to_pylist()) if pq.read_metadata(path).num_rows else []
+
+
+def test_a_path_without_a_slash_is_one_file_with_the_columns_of_all_items(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    [*_, committed] = written(path, None, [{"n": 0}, {"n": 1, "a": 1}], [{"n": 2, "a": "x"}, {"n": 3.5}])
+    written(path, committed, [{"n": 4, "late": True}])
+
+    assert names(tmp_path) == ["x.parquet"]
+    assert pq.read_table(path).to_pylist() == [
+        {"n": 0.0, "a": None, "late": None},
+        {"n": 1.0, "a": "1", "late": None},
+        {"n": 2.0, "a": "x", "late": None},
+        {"n": 3.5, "a": None, "late": None},
+        {"n": 4.0, "a": None, "late": True},
+    ]
+
+
+def test_during_a_run_the_file_has_the_items_of_the_runs_before(tmp_path: Path) -> None:
+    sink = open_file(path := tmp_path / "x.parquet")
+    sink.restore(None)
+    sink.write([item({"n": n}) for n in range(3)])
+    sink.flush()
+    assert path.read_bytes() == b""
+    assert names(tmp_path) == ["x.parquet", "x.parquet.parts"]
+    sink.finish()
+    assert column(path) == [0, 1, 2]
+
+    sink.write([item({"n": 3})])
+    sink.flush()
+    assert column(path) == [0, 1, 2]
+    sink.finish()
+    sink.close()
+    assert column(path) == [0, 1, 2, 3]
+    assert names(tmp_path) == ["x.parquet"]
+
+
+def test_a_run_without_items_makes_a_file_without_rows(tmp_path: Path) -> None:
+    written(path := tmp_path / "x.parquet", None)
+
+    assert pq.read_table(path).num_rows == 0
+    assert names(tmp_path) == ["x.parquet"]
+
+
+def test_every_earlier_checkpoint_of_a_file_can_be_restored(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    batches = [[{"n": n, f"f{n}": n}] for n in range(7)]
+    first = written(path, None, *batches[:4])
+    second = written(path, first[-1], *batches[4:])
+    # After 7, 6, 4 (two checkpoints), 3, 1 and no items.
+    for checkpoint, count in zip(
+        [second[-1], second[-3], second[0], first[-1], first[3], first[1], first[0]],
+        [7, 6, 4, 4, 3, 1, 0],
+        strict=True,
+    ):
+        assert FACTORY.recount is not None
+        assert FACTORY.recount(str(path), checkpoint) == count
+        for _ in range(2):
+            sink = open_file(path)
+            sink.restore(checkpoint)
+            sink.close()
+        [*_, done] = written(path, checkpoint)
+        assert column(path) == list(range(count))
+        assert FACTORY.recount(str(path), done) == count
+        assert names(tmp_path) == ["x.parquet"]
+
+
+class _Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", range(1, 12))
+def test_a_kill_while_the_file_is_completed_loses_nothing(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each step that changes a file: renames, and deletions."""
+    path = tmp_path / "x.parquet"
+    [*_, committed] = written(path, None, [{"n": 0}], [{"n": 1}])
+    sink = open_file(path)
+    sink.restore(committed)
+    sink.write([item({"n": n, "late": n}) for n in range(2, 5)])
+    committed = sink.flush()
+    sink.write([item({"n": 5})])
+    steps = 0
+
+    def dying(genuine: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == step:
+                raise _Killed
+            return genuine(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", dying(Path.replace))
+        patch.setattr(Path, "unlink", dying(Path.unlink))
+        with suppress(_Killed):
+            sink.finish()
+            sink.flush()
+    os.close(sink._sink._parts._folder)  # type: ignore[union-attr]  # as the end of the process does
+    sink._sink._parts._folder = -1  # type: ignore[union-attr]
+
+    written(path, committed, [{"n": 5}])
+    assert column(path) == list(range(6))
+    assert column(path, "late") == [None, None, 2, 3, 4, None]
+    assert names(tmp_path) == ["x.parquet"]
+
+
+def test_a_folder_of_an_earlier_version_is_continued_as_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    sink = open_parquet(path)
+    sink.restore(None)
+    sink.write([item({"n": 0})])
+    committed = sink.finish()
+    sink.close()
+
+    written(path, committed, [{"n": 1}])
+    assert pq.read_table(path)["n"].to_pylist() == [0, 1]
+    assert path.is_dir()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_is_never_replaced_by_a_file(tmp_path: Path, overwrite: bool) -> None:
+    path = tmp_path / "x.parquet"
+    path.mkdir()
+
+    with pytest.raises(Misconfigured, match=r"there is a folder; name it as .*x\.parquet/ to write parts"):
+        open_file(path, overwrite=overwrite).restore(None)
+
+
+def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    for content in (b"not Parquet", None):
+        if content is None:
+            pq.write_table(pa.table({"x": [1]}), path)
+        else:
+            path.write_bytes(content)
+        before = path.read_bytes()
+        with pytest.raises(Misconfigured, match="was not written by this crawl"):
+            open_file(path).restore(None)
+        assert path.read_bytes() == before
+    assert names(tmp_path) == ["x.parquet"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "foreign", "garbage", "shorter"])
+def test_a_changed_file_is_an_error(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "x.parquet"
+    [*_, committed] = written(path, None, [{"n": 1}, {"n": 2}])
+    match damage:
+        case "missing":
+            path.unlink()
+        case "foreign":
+            pq.write_table(pa.table({"x": [1, 2, 3]}), path)
+        case "garbage":
+            path.write_bytes(b"garbage")
+        case "shorter":
+            pq.write_table(pq.read_table(path).slice(1), path)
+
+    with pytest.raises(Misconfigured, match="not as this crawl has left it"):
+        open_file(path).restore(committed)
+    assert FACTORY.recount is not None
+    with pytest.raises(Rejected):
+        FACTORY.recount(str(path), committed)
+
+
+def test_changed_values_of_a_file_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    [*_, committed] = written(path, None, [{"n": 1}, {"n": 2}])
+    pq.write_table(pq.read_table(path).take([1, 0]), path)
+
+    assert FACTORY.recount is not None
+    with pytest.raises(Rejected, match="was changed"):
+        FACTORY.recount(str(path), committed)

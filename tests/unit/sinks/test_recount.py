@@ -21,7 +21,7 @@ ITEMS = [
 WIDER = [Item("w", msgspec.json.encode({"n": 7, "more": 1}))]
 
 
-def written(path: Path) -> bytes:
+def written(path: Path | str) -> bytes:
     sinks = MultiSink([str(path)])
     sinks.restore(None)
     sinks.write(ITEMS)
@@ -38,8 +38,7 @@ def test_items_are_counted_up_to_the_checkpoint(tmp_path: Path, name: str) -> No
     checkpoint = written(path)
     assert recount(path, checkpoint) == 8
 
-    last = path if name != "items.csv" else tmp_path / "items-2.csv"
-    with last.open("ab") as file:
+    with path.open("ab") as file:
         file.write(b'torn,"or {half')
     assert recount(path, checkpoint) == 8
 
@@ -58,8 +57,7 @@ def test_an_empty_output_has_no_items(tmp_path: Path, name: str) -> None:
 def test_a_shortened_output_is_rejected(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     checkpoint = written(path)
-    last = path if name == "items.jsonl" else tmp_path / "items-2.csv"
-    last.write_bytes(last.read_bytes()[:-1])
+    path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Rejected, match="shorter than this crawl has left it"):
         recount(path, checkpoint)
 
@@ -143,9 +141,9 @@ def test_a_key_with_two_rows_is_rejected(tmp_path: Path) -> None:
 
 
 def test_a_changed_folder_of_parts_is_rejected(tmp_path: Path) -> None:
-    path = tmp_path / "items.parquet"
+    path = f"{tmp_path}/items.parquet/"
     checkpoint = written(path)
-    [part] = path.iterdir()
+    [part] = Path(path).iterdir()
     whole = pq.read_table(part, partitioning=None)
     for table in (whole.slice(1), pa.concat_tables([whole, whole.slice(7)])):
         pq.write_table(table, part)

@@ -24,11 +24,18 @@ from shoal.sinks.sqlite import SqliteSink
         ("a.sqlite", SqliteSink),
         ("a.db", SqliteSink),
         ("a.parquet", ParquetSink),
+        ("a.parquet/", ParquetSink),
         ("-", StdoutSink),
     ],
 )
 def test_the_suffix_chooses_the_format(path: str, kind: type) -> None:
     assert isinstance(open_sink(path), kind)
+
+
+@pytest.mark.parametrize("path", ["a.jsonl/", "a.csv/", "a.db/"])
+def test_a_format_of_one_file_refuses_a_folder(path: str) -> None:
+    with pytest.raises(Misconfigured, match="leave out the / at the end"):
+        open_sink(path)
 
 
 def test_opening_touches_nothing(tmp_path: Path) -> None:

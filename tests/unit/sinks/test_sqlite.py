@@ -10,6 +10,7 @@ from tests.unit.sinks.items import item, write_all
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.sinks.columns import MAX_COLUMNS
+from shoal.sinks.drafts import is_written
 from shoal.sinks.sqlite import SqliteSink
 
 
@@ -260,3 +261,32 @@ def test_the_error_for_an_unusable_path_names_it(tmp_path: Path) -> None:
 
     with pytest.raises(Misconfigured, match=r"output .*x\.db: unable to open"):
         open_sqlite(tmp_path / "x.db").restore(None)
+
+
+def test_a_database_that_was_begun_and_never_written_does_not_count_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    sink = open_sqlite(path)
+    with full_disk(8_192), pytest.raises(Unavailable):
+        sink.restore(None)
+    assert path.exists()
+    assert not is_written(str(path))
+
+    sink.restore(None)
+    sink.close()
+    assert not is_written(str(path))
+
+    sink.restore(None)
+    sink.write([item({"a": 1})])
+    sink.flush()
+    assert is_written(str(path))
+    sink.close()
+    assert is_written(str(path))
+
+
+def test_a_database_of_another_program_counts_as_written(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.sqlite")) as database:
+        database.execute("CREATE TABLE theirs (a)")
+    (tmp_path / "y.sqlite").write_bytes(b"not a database")
+
+    assert is_written(str(tmp_path / "x.sqlite"))
+    assert is_written(str(tmp_path / "y.sqlite"))

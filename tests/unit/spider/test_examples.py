@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import shoal
 from shoal.cli.demo.shop import Shop
 from shoal.model.page import ParseTask
 from shoal.model.request import Request, unpack
@@ -17,6 +18,8 @@ from shoal.model.settings import CrawlSettings
 from shoal.model.url import fingerprint_of
 from shoal.spider.run import run
 from shoal.spider.source import SpiderFile, describe, load
+from shoal.testing import page_from
+from shoal.testing import run as run_handler
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Answer = tuple[int, str, str]  # status, content type, body
@@ -104,3 +107,40 @@ def test_the_books_spider_takes_the_category_along() -> None:
         "u-a": {"title": "A", "category": "Poetry", "price": "£1", "upc": "u-a"},
         "u-b": {"title": "B", "category": "Poetry", "price": "£2", "upc": "u-b"},
     }
+
+
+def loaded(example: str, **arguments: str) -> shoal.Spider:
+    return load(SpiderFile(str(EXAMPLES / example), "", {name: (text,) for name, text in arguments.items()}))
+
+
+def test_the_log_in_sends_the_form_of_the_site_and_follows_the_quotes() -> None:
+    form = "<form method=post action=/login><input type=hidden name=csrf_token value=abc>"
+    login = page_from(
+        f"{form}<input name=username><input name=password type=password><input type=submit value=Login></form>",
+        url="https://quotes.toscrape.com/login",
+    )
+    [request] = run_handler(loaded("login.py"), login).requests
+    assert (request.method, request.url, request.route) == ("POST", login.url, "quotes")
+    assert request.body == b"csrf_token=abc&username=me&password=any"
+    quote = "<div class=quote><span class=text>T</span><a href=/author/a>a</a> <a href=http://g.example/>g</a></div>"
+    page = page_from(f"{quote}<li class=next><a href=/page/2/>Next</a>", route="quotes")
+    items, requests = run_handler(loaded("login.py"), page)
+    assert items == [{"text": "T", "source": "http://g.example/"}]
+    assert [request.route for request in requests] == ["quotes"]
+
+
+def test_the_arguments_choose_tag_and_pages() -> None:
+    spider = loaded("tag.py", name="books", pages="2")
+    assert spider.start[0].url == "https://quotes.toscrape.com/tag/books/page/1/"
+    html = "<span class=text>T</span><li class=next><a href=/tag/books/page/2/>Next</a>"
+    for depth, followed in ((0, 1), (1, 0)):
+        items, requests = run_handler(spider, page_from(html, url=spider.start[0].url, depth=depth))
+        assert (items, len(requests)) == ([{"tag": "books", "text": "T"}], followed)
+
+
+def test_the_hooks_make_prices_numbers_and_drop_what_is_expensive() -> None:
+    html = "".join(
+        f"<article><h3><a title=B{price}>..</a></h3><p class=price_color>£{price}.50</p></article>"
+        for price in (9, 51)
+    )
+    assert run_handler(loaded("cheap.py"), page_from(html)).items == [{"title": "B9", "price": 9.5}]

@@ -79,7 +79,7 @@ def test_a_spider_is_found_in_a_module(tmp_path: Path, monkeypatch: pytest.Monke
     assert (
         load(SpiderModule("my_spiders")).version == load(SpiderFile(str(tmp_path / "my_spiders.py"))).version
     )
-    with pytest.raises(Misconfigured, match="my_spiders: listing is not a Spider"):
+    with pytest.raises(Misconfigured, match="my_spiders: listing is not a spider"):
         load(SpiderModule("my_spiders", "listing"))
 
 

@@ -18,11 +18,13 @@ def handler_of(spider: Spider, url: str, route: str = "") -> str | None:
 def test_the_public_names_are_those_of_the_package() -> None:
     assert shoal.Spider is Spider
     assert shoal.Request is Request
-    assert {"Spider", "Request", "Page", "FailedRequest", "Selector", "SelectorList", "__version__"} == set(
-        shoal.__all__
-    )
+    of_spiders = {"Spider", "Request", "Page", "FailedRequest", "Selector", "SelectorList"}
+    of_spiders |= {"Drop", "Form", "secret", "Rendering", "Click", "Fill", "ScrollToEnd", "WaitFor"}
+    of_programs = {"run", "arun", "stream", "Result", "Stream", "Client", "errors"}
+    assert of_spiders | of_programs | {"__version__"} == set(shoal.__all__)
     for name in shoal.__all__:
         assert getattr(shoal, name)
+    assert dir(shoal) == sorted(shoal.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Spidr'"):
         shoal.Spidr  # noqa: B018
 

@@ -96,7 +96,9 @@ class NothingDamaged:
 class NoneLost:
     """All holders are live."""
 
-    async def reclaim(self, worker: str, live: Collection[str], *, longest_s: float) -> int:
+    async def reclaim(
+        self, worker: str, live: Collection[str], *, longest_s: float, ended: Collection[str] = ()
+    ) -> int:
         return 0
 
 
@@ -181,10 +183,12 @@ class NumberedCrawls(ModelCrawls):
             state=state,
         )
 
-    async def delete(self, name: str, *, checkpoints: object = (), entirely: bool = False) -> bool:
+    async def delete(
+        self, name: str, *, checkpoints: object = (), entirely: bool = False, keep: int = 1
+    ) -> bool:
         self._log.write(f"delete {name}")
         self._reader.numbers.pop(name, None)
-        return await super().delete(name, entirely=entirely)
+        return await super().delete(name, entirely=entirely, keep=keep)
 
 
 class SharedFrontier(MemoryFrontier):

@@ -87,7 +87,7 @@ async def test_opening_a_folder_does_not_create_a_store(tmp_path: Path) -> None:
 async def test_a_memory_store_works_while_it_is_open_and_leaves_nothing() -> None:
     async with open_store(MEMORY, create=True) as store:
         assert (store.address, store.capabilities.durable) == (MEMORY, False)
-        async with store.own() as owned:
+        async with store.work() as owned:
             folder = owned.items.parent
             await owned.frontier.crawls.open("shop")
             await owned.frontier.add("shop", [Link.to(Request(url="http://a.test/"))])
@@ -120,7 +120,7 @@ async def test_a_crawl_is_not_submitted_to_a_store_that_is_not_shared(
 
 
 async def test_a_store_of_another_format_is_refused_with_one_line(tmp_path: Path) -> None:
-    async with open_store(str(tmp_path), create=True) as store, store.own():
+    async with open_store(str(tmp_path), create=True) as store, store.work():
         pass
     for version, complaint in ((99, "was written by a newer Shoal"), (1, "was written by an older Shoal")):
         with closing(sqlite3.connect(StoreFolder(tmp_path).database)) as database, database:
@@ -139,7 +139,7 @@ import shoal.services.control.dead_letters, shoal.services.inspect.verify, shoal
 from shoal.services.inspect.status import status
 from shoal.stores.open import open_store
 async def main():
-    async with open_store(sys.argv[1], create=True) as store, store.own() as owned:
+    async with open_store(sys.argv[1], create=True) as store, store.work() as owned:
         await owned.frontier.crawls.open("shop")
     print([crawl.name for crawl in (await status(sys.argv[1])).crawls])
 asyncio.run(main())
@@ -148,3 +148,11 @@ asyncio.run(main())
         [sys.executable, "-c", program, str(tmp_path / "store")], capture_output=True, text=True, check=False
     )
     assert (ran.stdout, ran.stderr) == ("['shop']\n", "")
+
+
+@pytest.mark.parametrize("dsn", ["{" * 5_000, "data/" + "\u00e9" * 130])
+def test_a_name_that_no_folder_can_have_is_refused(dsn: str) -> None:
+    with pytest.raises(Misconfigured, match="no folder can have a name"):
+        check_address(dsn)
+    with pytest.raises(Misconfigured, match="no folder can have a name"):
+        store_exists(dsn)

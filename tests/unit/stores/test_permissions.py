@@ -22,7 +22,7 @@ def open_umask() -> None:
 
 async def test_a_new_store_is_for_its_user_alone(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "store"
-    async with open_store(str(folder), create=True) as store, store.own() as owned:
+    async with open_store(str(folder), create=True) as store, store.work() as owned:
         await owned.frontier.crawls.open("c")
         files = {path.name: mode(path) for path in folder.iterdir() if path.is_file()}
     assert mode(folder) == 0o700
@@ -32,11 +32,11 @@ async def test_a_new_store_is_for_its_user_alone(tmp_path: Path) -> None:
 
 async def test_a_store_of_an_earlier_version_is_closed_when_it_is_opened(tmp_path: Path) -> None:
     folder = tmp_path / "old"
-    async with open_store(str(folder), create=True) as store, store.own():
+    async with open_store(str(folder), create=True) as store, store.work():
         pass
     folder.chmod(0o755)
     (folder / "store.db").chmod(0o644)
-    async with open_store(str(folder), create=True) as store, store.own():
+    async with open_store(str(folder), create=True) as store, store.work():
         pass
     assert (mode(folder), mode(folder / "store.db")) == (0o700, 0o600)
 

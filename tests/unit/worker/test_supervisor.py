@@ -110,3 +110,51 @@ def test_the_end_of_a_process_is_formatted() -> None:
     assert format_exit(70) == "ended with exit code 70"
     assert format_exit(-9) == "was killed by SIGKILL"
     assert format_exit(-99) == "was killed by signal 99"
+
+
+async def test_a_fleet_grows_and_shrinks_while_it_runs(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, WORKS)
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+        running = group.create_task(bench.supervisor.run(1))
+        await bench.running()
+        bench.supervisor.resize(3)
+        while bench.started < 3:  # noqa: ASYNC110 (other processes)
+            await asyncio.sleep(0.01)
+        bench.supervisor.resize(2)
+        bench.supervisor.resize(2)
+        while len(bench.supervisor.numbers) > 2:  # noqa: ASYNC110 (other processes)
+            await asyncio.sleep(0.01)
+        assert bench.supervisor.numbers == [0, 1]
+        bench.stop.ask()
+
+    assert [end.code for end in running.result()] == [
+        -signal.SIGTERM
+    ] * 2  # without the one that was not needed
+    assert (bench.started, bench.said) == (3, [])
+
+
+async def test_a_worker_that_comes_back_does_not_wait_for_one_that_is_ending(tmp_path: Path) -> None:
+    bench = Bench(
+        tmp_path, "import signal, time; signal.signal(15, lambda *_: time.sleep(0.5)); " + WORKS, WORKS
+    )
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+        group.create_task(bench.supervisor.run(2))
+        await bench.running()
+        bench.supervisor.resize(1)
+        bench.supervisor.resize(2)
+        while bench.started < 3:  # noqa: ASYNC110 (other processes)
+            await asyncio.sleep(0.01)
+        bench.stop.ask()
+        bench.stop.ask()
+
+
+async def test_no_worker_is_started_when_nothing_is_left_to_do(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, DONE, WORKS)
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+        group.create_task(bench.supervisor.run(2))
+        while bench.started < 2 or len(bench.supervisor.numbers) > 1:  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.01)
+        bench.supervisor.resize(5)
+        assert len(bench.supervisor.numbers) == 1
+        bench.stop.ask()
+    assert bench.started == 2

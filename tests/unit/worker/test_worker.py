@@ -27,6 +27,8 @@ from shoal.redis_client.dsn import parse
 from shoal.stores.contract.crawl_record import CrawlRecord
 from shoal.stores.contract.fleet import Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity
+from shoal.stores.redis.exits import RedisExitRecords
+from shoal.stores.redis.levels import RedisLevels
 from shoal.worker.activity import PACE, CrawlWork
 from shoal.worker.crawl_session import WorkerContext
 from shoal.worker.session_steps import SessionState
@@ -53,6 +55,7 @@ class FakeSession:
         self.done = WorkStats()
         self.in_flight = 0
         self.longest_request_s = 65.0
+        self.parsing, self.oldest_lease_s, self.committing_s = 0, 0.0, 0.0
         self.ran_at = 0.0
         self.turn = CrawlTurn()
         self.work: CrawlWork | None = None
@@ -134,6 +137,8 @@ class Bench:
             _nothing_unwritten,
             NothingDamaged(),
             NoneLost(),
+            RedisExitRecords(self.client),
+            RedisLevels(self.client),
         )
         planned = WorkerPlan(**{"roles": FETCHING, **plan})
         self.worker = Worker(fleet, planned, self.stop, open_session=self._open)
@@ -231,10 +236,10 @@ async def test_the_session_of_a_deleted_crawl_is_removed_and_a_new_crawl_of_that
 
 
 async def test_a_worker_that_fetches_for_an_unknown_pool_is_refused() -> None:
-    with pytest.raises(Misconfigured, match="no fetcher on this machine serves the pool 'browser'"):
-        Bench(pools=("browser",))
+    with pytest.raises(Misconfigured, match="no fetcher on this machine serves the pool 'gopher'"):
+        Bench(pools=("gopher",))
 
-    Bench(pools=("browser",), roles=frozenset({"sink"}))  # it takes no requests
+    Bench(pools=("gopher",), roles=frozenset({"sink"}))  # it takes no requests
 
 
 # --- until done --------------------------------------------------------------------------------------

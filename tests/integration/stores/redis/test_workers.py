@@ -1,6 +1,10 @@
 """Workers are listed while they send heartbeats."""
 
+import math
+from typing import Any
+
 import msgspec
+import pytest
 
 from shoal.redis_client import RedisClient, key_names
 from shoal.stores.contract.fleet import HEARTBEAT_TTL_S
@@ -48,3 +52,27 @@ async def test_a_worker_that_leaves_is_removed_at_once(store: RedisClient) -> No
     await workers.leave("anna-1")
 
     assert await workers.all() == [BERT]
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        {"beaten_at": math.nan},
+        {"started_at": math.inf},
+        {"pid": -1},
+        {"concurrency": 2**60},
+        {"crawls": (CrawlActivity("books", "abc", 3, 100, math.inf),)},
+        {"crawls": (CrawlActivity("books", "abc", -3, 100, 5.5),)},
+    ],
+)
+async def test_a_heartbeat_that_no_worker_can_have_sent_is_left_out(
+    store: RedisClient, absurd: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = Workers(store)
+    await workers.beat(ANNA)
+    await workers.beat(msgspec.structs.replace(BERT, **absurd))
+
+    assert await workers.all() == [ANNA]
+    assert "heartbeat.unreadable" in caplog.messages
+    await workers.beat(BERT)
+    assert await workers.all() == [ANNA, BERT]

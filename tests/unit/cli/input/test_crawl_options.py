@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.commands.crawl import command
+from shoal.cli.commands.run.crawl import RunOptions, command
 from shoal.cli.input.crawl_options import CrawlOptions
 from shoal.cli.input.crawl_plan import plan_crawl
 from shoal.model.configuration.configure import TYPES
@@ -48,4 +48,4 @@ def test_options_become_a_plan() -> None:
 
 def test_a_bad_option_is_refused_before_anything_is_opened() -> None:
     with pytest.raises(Misconfigured, match="--depth: must be a whole number"):
-        command(CrawlOptions(target=["https://a.test/"], depth="deep"))
+        command(RunOptions(target=["https://a.test/"], depth="deep"))

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.input.seeds import CHUNK_BYTES, MAX_LINE_CHARS, MAX_REPORTED_LINES, SeedFile
+from shoal.cli.input.seeds import CHUNK_BYTES, MAX_REPORTED_LINES, SeedFile
 from shoal.model.errors import Misconfigured
+from shoal.model.start_url import MAX_LINE_CHARS
 
 
 def listed(folder: Path, content: bytes, name: str = "urls.txt") -> SeedFile:

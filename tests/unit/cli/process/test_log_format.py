@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from shoal.cli.process.log_format import LogFormatter, start_logging
+from shoal.model.errors import Misconfigured
 
 
 def line(message: str, **fields: object) -> str:
@@ -25,10 +26,10 @@ def test_a_line_is_time_in_utc_level_event_and_fields(monkeypatch: pytest.Monkey
 
 @pytest.fixture(autouse=True)
 def logging_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    root, progress = logging.getLogger(), logging.getLogger("shoal.progress")
+    root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
-    monkeypatch.setattr(root, "level", root.level)
-    monkeypatch.setattr(progress, "level", progress.level)
+    for name in ("", "shoal.progress", "shoal.requests", "shoal.spider"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.getLogger(name).level)
 
 
 def logged(**options: Any) -> list[str]:
@@ -39,11 +40,14 @@ def logged(**options: Any) -> list[str]:
         logging.getLogger("shoal.fetch").info("page.fetched")
         logging.getLogger("shoal.fetch").warning("host.slow")
         logging.getLogger("shoal.progress").info("crawl.progress")
+        logging.getLogger("shoal.requests").info("request.done")
+        logging.getLogger("shoal.requests").debug("item.found")
+        logging.getLogger("shoal.spider").info("spider.output")
     return [text.split()[2] for text in stream.getvalue().splitlines()]
 
 
 def test_without_flags_only_warnings_and_progress_are_logged() -> None:
-    assert logged() == ["host.slow", "crawl.progress"]
+    assert logged() == ["host.slow", "crawl.progress", "spider.output"]
 
 
 def test_quiet_logs_no_progress() -> None:
@@ -51,8 +55,19 @@ def test_quiet_logs_no_progress() -> None:
 
 
 def test_verbose_logs_events_and_twice_logs_everything() -> None:
-    assert logged(verbose=1) == ["page.fetched", "host.slow", "crawl.progress"]
-    assert logged(verbose=2) == ["slot.free", "page.fetched", "host.slow", "crawl.progress"]
+    requests = ["request.done", "spider.output"]
+    assert logged(verbose=1) == ["page.fetched", "host.slow", "crawl.progress", *requests]
+    detailed = ["request.done", "item.found", "spider.output"]
+    assert logged(verbose=2) == ["slot.free", "page.fetched", "host.slow", "crawl.progress", *detailed]
+
+
+def test_a_worker_logs_events_without_a_line_per_request() -> None:
+    assert logged(events=True) == ["page.fetched", "host.slow", "crawl.progress", "spider.output"]
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(Misconfigured, match="--log-format 'xml': must be one of text, json"):
+        start_logging(log_format="xml")
 
 
 def test_a_closed_pipe_calls_lost_and_raises_nothing() -> None:

@@ -2,12 +2,14 @@ import io
 import logging
 import re
 from contextlib import redirect_stderr
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.cli.snapshots import snapshot
 
 from shoal.cli.views.crawl_screen import Screen
 from shoal.cli.views.display import Display, LiveScreen, LogLines, NoDisplay, choose_display
+from shoal.cli.views.streams import drawable, drawing_encoding
 
 UTF8 = {"TERM": "xterm", "LANG": "en_GB.UTF-8"}
 
@@ -25,13 +27,32 @@ def test_a_terminal_gets_the_live_screen() -> None:
     [
         {"TERM": "dumb", "LANG": "en_GB.UTF-8"},
         {"LANG": "en_GB.UTF-8"},
-        {"TERM": "xterm", "LANG": "C"},
-        {"TERM": "xterm", "LANG": "en_GB.UTF-8", "LC_ALL": "POSIX"},
-        {"TERM": "xterm"},
+        {"TERM": "unknown", "LANG": "en_GB.UTF-8"},
     ],
 )
 def test_a_terminal_that_cannot_draw_gets_log_lines(environ: dict[str, str]) -> None:
     assert chosen(environ=environ) is LogLines
+
+
+@pytest.mark.parametrize(
+    ("encoding", "environ", "expected"),
+    [
+        ("utf-8", {"LANG": "en_GB.UTF-8"}, "━─…█ é 猫"),
+        ("utf-8", {"LANG": "C"}, "=-~# ? ?"),
+        ("utf-8", {}, "=-~# ? ?"),
+        ("utf-8", {"LANG": "C", "LC_CTYPE": "C.UTF-8"}, "=-~# ? ?"),
+        ("utf-8", {"LANG": "C", "LC_CTYPE": "en_GB.UTF-8"}, "━─…█ é 猫"),
+        ("utf-8", {"LC_ALL": "de_DE.ISO-8859-1"}, "=-~# é ?"),
+        ("latin-1", {"LANG": "en_GB.UTF-8"}, "=-~# é ?"),
+        ("ascii", {"LANG": "en_GB.UTF-8"}, "=-~# ? ?"),
+        ("no-such-encoding", {"LANG": "C"}, "=-~# ? ?"),
+    ],
+)
+def test_every_locale_gets_characters_that_it_has_and_as_many(
+    encoding: str, environ: dict[str, str], expected: str
+) -> None:
+    stream = SimpleNamespace(encoding=encoding)
+    assert drawable("━─…█ é 猫", drawing_encoding(stream, environ)) == expected
 
 
 def test_no_terminal_gets_log_lines_and_quiet_gets_nothing() -> None:
@@ -61,7 +82,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}.items():
+    for name, value in {"TERM": "xterm", "COLUMNS": "80", "LINES": "24", "LC_ALL": "C.UTF-8"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
 

@@ -1,12 +1,13 @@
 """What a crawl prints when it starts and when it ends."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.cli.snapshots import BUSY, snapshot, summary
 
-from shoal.cli.commands.status import status_lines
-from shoal.cli.commands.verify import verify_lines
+from shoal.cli.commands.inspect.status import status_lines
+from shoal.cli.commands.inspect.verify import verify_lines
 from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.views.dead_letters import letter_lines
 from shoal.cli.views.summary import failure_reason, opening_lines, summary_lines
@@ -26,9 +27,9 @@ def test_the_summary_shows_what_was_done_where_it_is_and_what_to_run_next() -> N
     for expected in (
         "Finished: 1,234 pages and 1,100 items in 1m 12s (17.1 pages/s, 48.2 MB)",
         "done 1,234",
-        "failures   timeout 5, target_error 2",
-        "filtered   scope 80, robots 8",
-        "given up   timeout 3",
+        "errors     timeout 5, target_error 2",
+        "skipped    scope 80, robots 8",
+        "failed     timeout 3",
         "items      shoal-data/items.jsonl",
         "archive    shoal-data/archive",
         "Next: shoal dlq list --store shoal-data",
@@ -72,7 +73,12 @@ def test_the_opening_shows_whether_it_resumes_and_where_output_goes() -> None:
         "items go to a.jsonl, b.csv",
         "pages go to data/archive/shop",
     ]
-    assert next(opening_lines(opening(resumed=True))) == "resuming crawl shop: 1,337 settled, 3,022 left"
+    parquet = replace(opening(resumed=False), outputs=["a.parquet", "b.parquet/"])
+    assert "a.parquet is complete when the run ends; until then, items are in a.parquet.parts" in (
+        told := list(opening_lines(parquet))
+    )
+    assert len(told) == 4
+    assert next(opening_lines(opening(resumed=True))) == "resuming crawl shop: 1,337 ended, 3,022 left"
 
 
 LETTER = DeadLetter(
@@ -99,7 +105,7 @@ def test_a_crawl_without_a_page_explains_why() -> None:
 
 def test_a_crawl_whose_pages_are_gone_or_filtered_says_so() -> None:
     nothing = snapshot(counts={"done": 0, "gone": 1, "filtered": 3, "dead": 0})
-    assert failure_reason(summary(snapshot=nothing), []) == "no page was fetched: filtered 3, gone 1"
+    assert failure_reason(summary(snapshot=nothing), []) == "no page was fetched: skipped 3, gone 1"
 
 
 def test_too_many_dead_letters_are_counted_by_class() -> None:
@@ -130,10 +136,10 @@ def test_the_status_omits_empty_states() -> None:
     ]
     assert list(status_lines(StoreStatus("data", "process 7 since noon", crawls), 0.0)) == [
         "data: 2 crawls, in use by process 7 since noon",
-        "crawl  accepted   done  dead",
-        "shop      1,236  1,234     2",
-        "b             1  1,234     0",
-        "given up in shop: dns 2",
+        "crawl  accepted   done  failed",
+        "shop      1,236  1,234       2",
+        "b             1  1,234       0",
+        "failed in shop: dns 2",
     ]
     assert list(status_lines(StoreStatus("data", None, []), 0.0)) == ["data: 0 crawls, not in use"]
     paused = CrawlStatus("shop", 1, counts, {}, {}, paused=True)

@@ -55,8 +55,8 @@ def test_it_shows_requests_by_state_stages_workers_and_slow_hosts() -> None:
         "redis://queue.example  1 worker  21.5 requests/s",
         "29% of 4,251 known",
         "3,000 waiting",
-        "3 dead",
-        "0 parsing   25 to write",
+        "3 failed",
+        "14 in progress   25 to write",
         "machine-1-ab12",
         "working  shop",
         "50m 00s",
@@ -101,10 +101,39 @@ def test_many_crawls_get_one_line_each_ended_ones_last() -> None:
     lines = drawn(now, width=80, height=40)
 
     at = next(number for number, line in enumerate(lines) if line.startswith("crawls"))
-    assert lines[at].split() == ["crawls", "settled", "waiting", "leased", "to", "write", "done", "dead"]
+    assert lines[at].split() == [
+        "crawls",
+        "ended",
+        "waiting",
+        "in",
+        "progress",
+        "to",
+        "write",
+        "done",
+        "failed",
+    ]
     assert lines[at + 1].split() == ["shop1", "29%", "3,000", "14", "25", "1,234", "3"]
     assert lines[at + 6].split() == ["shop", "100%", "0", "0", "25", "5", "0"]
     assert any(line.startswith("workers") for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_columns_of_crawls_that_do_not_fit_are_left_out_as_a_whole(width: int) -> None:
+    now = overview(worker(), crawls=30)
+    full = {**dict.fromkeys(STATES, 1), "waiting": 3_000, "done": 1_234, "dead": 3}
+    crawls = [replace(crawl, counts=full, name=f"a-long-name-{crawl.name}") for crawl in now.status.crawls]
+    fleet = FleetStatus((worker(),), {crawl.name: STAGES for crawl in crawls})
+    now = replace(now, status=replace(now.status, crawls=crawls, fleet=fleet))
+    screen = TopScreen()
+    screen.show(now)
+    whole = ["".join(text for text, _ in line).rstrip() for line in screen.lines(width, 24)]
+
+    [heading] = [line for line in whole if line.startswith("crawls")]
+    row = whole[whole.index(heading) + 1]
+    assert len(heading) <= width
+    assert len(row) <= width
+    assert {"waiting", "done", "failed"} <= set(heading.split())
+    assert ("skipped" in heading) == (width >= 120)
 
 
 def test_a_host_shows_why_it_is_slow_and_the_heading_counts_such_hosts() -> None:
@@ -116,7 +145,7 @@ def test_a_host_shows_why_it_is_slow_and_the_heading_counts_such_hosts() -> None
     now = replace(overview(worker(), hosts=hosts), held={"resting": 3, "slowed": 1})
     lines = drawn(now, width=100, height=30)
 
-    for expected in ("left  resting 3, slowed 1", "rests 1m 30s", "slowed 4.0x", "robots.txt"):
+    for expected in ("time left  resting 3, slowed 1", "rests 1m 30s", "slowed 4.0x", "robots.txt"):
         assert any(line.endswith(expected) for line in lines), expected
 
 
@@ -137,7 +166,7 @@ def test_columns_are_below_their_headings_and_inside_the_window(width: int) -> N
     screen = TopScreen()
     screen.show(overview(worker(1), worker(2, silent=12.0), hosts=hosts))
     lines = ["".join(text for text, _ in line).rstrip() for line in screen.lines(width, 24)]
-    for title, column in (("workers", "last seen"), ("slowest hosts", "left")):
+    for title, column in (("workers", "last seen"), ("slowest hosts", "time left")):
         at = next(number for number, line in enumerate(lines) if line.startswith(title))
         edge = lines[at].index(column) + len(column)
         assert edge <= width

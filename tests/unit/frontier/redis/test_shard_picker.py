@@ -2,7 +2,14 @@
 
 import math
 
-from shoal.frontier.redis.shard_picker import IDLE_LONGEST_S, ShardPicker
+from shoal.frontier.redis.shard_picker import (
+    IDLE_LONGEST_S,
+    LONGEST_POLL_S,
+    POLLING_CRAWLS,
+    ShardPicker,
+    ShardPickers,
+    longest_idle_s,
+)
 
 
 class Time:
@@ -76,3 +83,35 @@ def test_of_two_shards_the_one_with_the_better_request_goes_first() -> None:
 
     assert {*picker.pick(())} == {1}
     assert list(picker.pick((), at_once=5)) == [1, 0]
+
+
+def test_what_a_shard_has_for_one_crawl_says_nothing_about_another() -> None:
+    pickers = ShardPickers(3, Time())
+    for shard in range(3):
+        pickers.of(("a",)).record(shard, found=0, wait=math.inf, best=math.inf)
+        pickers.of(("b",)).record(shard, found=0, wait=math.inf, best=math.inf)
+    pickers.wake(1, {"a"})
+
+    assert asked_until_none(pickers.of(("a",))) == {1}
+    assert pickers.of(("b",)).wait == math.inf
+    pickers.wake(2)  # a host there is free again: for every crawl
+    assert asked_until_none(pickers.of(("b",))) == {2}
+    assert asked_until_none(pickers.of(None)) == {0, 1, 2}
+
+
+def test_a_picker_that_is_not_in_use_any_more_is_removed() -> None:
+    time = Time()
+    pickers = ShardPickers(1, time)
+    first = pickers.of(("a",))
+    pickers.of(("b",))
+    assert pickers.of(("a",)) is first
+    time.now = 2 * LONGEST_POLL_S
+    pickers.of(("c",))
+
+    assert pickers.of(("a",)) is not first
+
+
+def test_many_crawls_together_poll_about_as_often_as_some() -> None:
+    assert longest_idle_s(1) == longest_idle_s(POLLING_CRAWLS) == IDLE_LONGEST_S
+    assert longest_idle_s(3 * POLLING_CRAWLS) == 3 * IDLE_LONGEST_S
+    assert longest_idle_s(1_200) == LONGEST_POLL_S

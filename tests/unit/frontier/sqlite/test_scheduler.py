@@ -14,7 +14,7 @@ class Schedule:
     """One roster with a few lanes; the clock is an argument."""
 
     def __init__(self, pace: Pace) -> None:
-        self.crawl: Any = SimpleNamespace(terms=CrawlTerms(pace=pace))
+        self.crawl: Any = SimpleNamespace(terms=CrawlTerms(pace=pace), guest=False)
         self.roster = Roster()
         self.scheduler = Scheduler()
         self._ids = 0
@@ -32,7 +32,7 @@ class Schedule:
             self.scheduler.push(lane, band, self._ids, now)
 
     def take(self, limit: int, now: float) -> list[str]:
-        taken = self.scheduler.take([self.roster], [], limit=limit, now=now, token=1)
+        taken = self.scheduler.take([self.roster], [], crawls=[self.crawl], limit=limit, now=now, token=1)
         return [lane.host.name for lane, _ in taken]
 
 

@@ -9,7 +9,15 @@ from tests.unit.services.stores import four_letters
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
-from shoal.services.control.dead_letters import DeadLetterFilter, dead_letters, find_letters, purge, replay
+from shoal.services.control.dead_letters import (
+    DeadLetter,
+    DeadLetterFilter,
+    dead_letters,
+    find_letters,
+    page_of_letters,
+    purge,
+    replay,
+)
 from shoal.services.inspect.status import status
 from shoal.stores.folder.directory import StoreFolder
 
@@ -38,6 +46,29 @@ async def test_letters_are_filtered_and_the_latest_comes_first(store: str) -> No
         ("two", "http://a.test/1"),
         ("one", "http://a.test/2"),
     ]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10])
+async def test_pages_of_letters_join_to_the_whole_list(store: str, limit: int) -> None:
+    whole = await dead_letters(store, DeadLetterFilter())
+    assert await joined(store, DeadLetterFilter(), limit) == whole
+    assert await joined(store, DeadLetterFilter(), limit, max_s=-1.0) == whole  # each call looks at one
+    chosen = DeadLetterFilter(kind=TIMEOUT, host="a.test")
+    assert await joined(store, chosen, limit, max_s=-1.0) == await dead_letters(store, chosen)
+    assert await joined(store, DeadLetterFilter(older=3600.0), limit) == []
+    assert await joined(store, DeadLetterFilter(newer=3600.0), limit) == whole
+
+
+async def joined(store: str, choice: DeadLetterFilter, limit: int, max_s: float = 10.0) -> list[DeadLetter]:
+    found: list[DeadLetter] = []
+    after, calls = None, 0
+    while calls == 0 or after is not None:
+        page = await page_of_letters(store, choice, after=after, limit=limit, max_s=max_s)
+        assert len(page.letters) <= limit
+        assert page.searched <= 1 or max_s > 0
+        found += page.letters
+        after, calls = page.after, calls + 1
+    return found
 
 
 async def test_letters_are_chosen_by_age(store: str) -> None:

@@ -3,19 +3,25 @@
 import asyncio
 import stat
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.unit.services.stores import NO_LIMIT, four_letters
 
+from shoal.fetch.gate import SendGate
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.services.control.hosts import ClearHost, SetHost, set_host, show_host
+from shoal.services.control.hosts import ClearHost, SetHost, refuse_other_port, set_host, show_host
 from shoal.services.control.pause import pause_crawls
 from shoal.services.inspect.status import status
 from shoal.stores.folder.control_socket import accept_commands
 from shoal.stores.folder.directory import StoreFolder
+from shoal.stores.folder.guests.server import Guests
+
+
+def listening(folder: Path, frontier: SqliteFrontier) -> AbstractAsyncContextManager[None]:
+    return accept_commands(folder, frontier, Guests(frontier, SendGate(), "this"), hurry=asyncio.Event())
 
 
 @pytest.fixture(params=["short", "long" * 40])
@@ -33,7 +39,7 @@ async def store(request: pytest.FixtureRequest, folder: StoreFolder) -> AsyncIte
             stack.enter_context(folder.owned())
             frontier = await stack.enter_async_context(SqliteFrontier.open(folder.database))
             await frontier.crawls.open("one")
-            await stack.enter_async_context(accept_commands(folder.path, frontier))
+            await stack.enter_async_context(listening(folder.path, frontier))
         yield str(folder.path)
 
 
@@ -73,7 +79,7 @@ async def test_only_the_owner_of_the_folder_can_connect_and_the_socket_is_remove
 ) -> None:
     async with SqliteFrontier.open(folder.database) as frontier:
         (folder.path / "control").touch()  # left behind by a killed owner
-        async with accept_commands(folder.path, frontier):
+        async with listening(folder.path, frontier):
             found = (folder.path / "control").stat()
             assert stat.S_ISSOCK(found.st_mode)
             assert stat.S_IMODE(found.st_mode) == 0o600
@@ -85,7 +91,7 @@ async def test_a_crawl_runs_where_no_socket_can_be_created(
 ) -> None:
     async with (
         SqliteFrontier.open(folder.database) as frontier,
-        accept_commands(tmp_path / "nowhere", frontier),
+        listening(tmp_path / "nowhere", frontier),
     ):
         assert await frontier.reader.crawls() == ["one", "two"]
     assert [record.message for record in caplog.records] == ["crawl.no_control_socket"]
@@ -101,7 +107,7 @@ async def test_an_unknown_command_is_refused_and_changes_nothing(tmp_path: Path,
     folder = StoreFolder(tmp_path)
     await four_letters(folder)
     before = await status(str(tmp_path))
-    async with SqliteFrontier.open(folder.database) as frontier, accept_commands(tmp_path, frontier):
+    async with SqliteFrontier.open(folder.database) as frontier, listening(tmp_path, frontier):
         reader, writer = await asyncio.open_unix_connection(tmp_path / "control")
         writer.write(line)
         assert b"not a command" in await reader.readline()
@@ -119,3 +125,14 @@ async def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
         with pytest.raises(Misconfigured, match="no store"):
             await change
     assert not (tmp_path / "nowhere").exists()
+
+
+async def test_a_host_with_another_port_than_any_crawl_has_is_refused(store: str) -> None:
+    known = (await status(store)).crawls
+    assert known
+    refuse_other_port("b.test:81", ["a.test:80"])  # another name: it may come later
+    with pytest.raises(Misconfigured, match=r"no crawl .* a\.test:81; did you mean a\.test:8080\?"):
+        refuse_other_port("a.test:81", ["b.test", "a.test:8080"])
+    with pytest.raises(Misconfigured, match=r"did you mean a\.test\?"):
+        await set_host(store, SetHost("a.test:8080", paused=True))
+    refuse_other_port("a.test:8080", ["a.test", "a.test:8080"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.commands.status import status_lines
+from shoal.cli.commands.inspect.status import status_lines
 from shoal.frontier.results import STATES, HostQueue
 from shoal.services.inspect.bottlenecks import find_bottlenecks
 from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
@@ -108,8 +108,8 @@ def test_the_status_shows_what_is_still_to_write_and_what_workers_do() -> None:
         ["shop", "7", "7", "3"],
     ]
     assert lines[-2:] == [
-        "sink    sink           0      0.0  writing",
-        "fetch   fetch          0      0.0  waiting for the hosts' pace  4 crawls",
+        "sink    sink             0      0.0  writing",
+        "fetch   fetch            0      0.0  waiting for the hosts' pace  4 crawls",
     ]
     found: Any = status_json(status(sink, fetch=7, sink=3), NOW)
     assert found["workers"][0]["outputs"][0]["doing"] == "writing"

@@ -11,10 +11,10 @@ from shoal.sinks.fleet.checkpointed import check_fleet_output, open_checkpointed
 from shoal.sinks.jsonl import JsonlSink
 from shoal.sinks.registry import ResolvedOutput, resolve
 
-NAMES = ("out.jsonl", "out.csv", "out.sqlite", "out.parquet")
+NAMES = ("out.jsonl", "out.csv", "out.sqlite", "out.parquet", "out.parquet/")
 
 
-def open_restored(path: Path, *, fsync: bool = False) -> CheckpointedSink:
+def open_restored(path: Path | str, *, fsync: bool = False) -> CheckpointedSink:
     sink = open_checkpointed(resolve(str(path)), fsync=fsync)
     last = sink.last_flush()
     sink.restore(None if last is None else last.checkpoint)
@@ -23,20 +23,20 @@ def open_restored(path: Path, *, fsync: bool = False) -> CheckpointedSink:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_position_of_the_last_flush_is_restored_with_the_output(name: str, tmp_path: Path) -> None:
-    sink = open_restored(tmp_path / name, fsync=True)
+    sink = open_restored(f"{tmp_path}/{name}", fsync=True)
     assert sink.last_flush() is None
     sink.write([Item("a", b'{"n": 1}')])
     checkpoint = sink.flush(b"one")
     sink.write([Item("b", b'{"n": 2}')])
     sink.close()  # without a flush, as if killed
 
-    again = open_restored(tmp_path / name)
+    again = open_restored(f"{tmp_path}/{name}")
     assert again.last_flush() == LastFlush(checkpoint, b"one")
     again.write([Item("c", b'{"n": 3}')])
     finished = again.finish(b"two")
     again.close()
 
-    last = open_restored(tmp_path / name)
+    last = open_restored(f"{tmp_path}/{name}")
     assert last.last_flush() == LastFlush(finished, b"two")
     last.close()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.commands import top
+from shoal.cli.commands.inspect import top
 from shoal.model.errors import Unavailable
 
 

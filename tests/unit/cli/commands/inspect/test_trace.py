@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from shoal.cli.commands.trace import host_line, trace_lines
+from shoal.archive.fetch_log import LoggedAttempt
+from shoal.cli.commands.inspect.trace import host_line, trace_lines
 from shoal.frontier.results import HostView, RequestHistory, Tried
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.spider_versions import Reparse, SpiderVersion
+from shoal.services.inspect.logged import completed, last_parse, tries_in
 from shoal.services.inspect.trace import FoundOn, Trace, trace_json, tries_of
 
 NOW = 1_700_000_000.0
@@ -66,7 +68,12 @@ def test_a_finished_history_is_shown_in_order() -> None:
     found = trace_json(TRACE)
     assert found["found_on"] == {"url": "http://a.test/", "trace": "00000000000000ff"}
     assert found["state"] == "done"
-    assert found["attempts"] == [
+    attempts = found["attempts"]
+    assert isinstance(attempts, list)
+    assert [
+        {name: one[name] for name in ("started_at", "elapsed_s", "status", "class", "reason")}
+        for one in attempts
+    ] == [
         {
             "started_at": NOW - 2 - 0.04,
             "elapsed_s": 0.04,
@@ -125,3 +132,107 @@ def test_the_page_that_linked_to_it_is_shown_if_known() -> None:
     assert "  found on  none: a start URL" in list(trace_lines(seed, NOW))
     assert "  found on  00000000000000ff (URL no longer known)" in list(trace_lines(forgotten, NOW))
     assert trace_json(seed)["found_on"] is None
+
+
+LOGGED = LoggedAttempt(
+    started_at=int(NOW * 1_000_000),
+    crawl="shop",
+    fingerprint=1,
+    found_on=255,
+    url="http://a.test/x",
+    status=503,
+    outcome="retry",
+    failure="target_error",
+    reason="status 503",
+    attempt=1,
+    worker="w-1",
+    sent=1,
+    total_ms=55.0,
+    queue_ms=10.0,
+    first_byte_ms=40.0,
+    wire_bytes=120,
+)
+FETCHED = structs.replace(
+    LOGGED,
+    started_at=LOGGED.started_at + 2_000_000,
+    status=200,
+    outcome="fetched",
+    failure="",
+    reason="",
+    attempt=2,
+    worker="w-2",
+    segment="s",
+    offset=3,
+    length=4,
+    links=1,
+)
+PARSED = structs.replace(
+    FETCHED,
+    started_at=FETCHED.started_at + 500_000,
+    stage="parse",
+    outcome="done",
+    worker="p-1",
+    version="77aa",
+    items=2,
+    links=9,
+    attempt=0,
+)
+ENDED = RequestHistory("shop", 1, "done", ())  # all that a fleet's store has
+
+
+def test_what_a_fleet_has_forgotten_is_completed_from_the_log() -> None:
+    story = completed(ENDED, [LOGGED, FETCHED, PARSED])
+    assert (story.state, story.found_on, story.ended_at, story.holder) == ("done", 255, NOW + 2.555, "p-1")
+    assert story.page is not None
+    assert (story.page.ref, story.page.items, story.page.links) == (PageRef("s", 3, 4), 2, 9)
+    for outcome, rule in (("gone", ""), ("filtered", "robots")):
+        ended = completed(ENDED, [structs.replace(LOGGED, outcome=outcome, failure=rule or "gone")])
+        assert (ended.state, ended.rule, ended.page) == (outcome, rule, None)
+    assert completed(ENDED, []) is ENDED
+    assert completed(DONE, [LOGGED]) is DONE  # the store knows better
+    assert completed(WAITING, [LOGGED]) is WAITING
+
+
+def test_logged_attempts_show_who_made_them_and_what_took_their_time() -> None:
+    rows = [LOGGED, FETCHED, PARSED]
+    parse = last_parse(rows)
+    story = completed(ENDED, rows)
+    found = Trace(
+        story,
+        "http://a.test/x",
+        None,
+        None,
+        tries_in(rows),
+        SpiderVersion("77aa", 0.0),
+        (),
+        parse,
+        ["items.jsonl"],
+        3,
+    )
+    assert list(trace_lines(found, NOW))[2:] == [
+        '  try 1     2023-11-14 22:13:20Z  target_error 503 after 55 ms; "status 503"',
+        "            by w-1: queue 10 ms, first byte 40 ms; 120 B",
+        "  try 2     2023-11-14 22:13:22Z  200 in 55 ms",
+        "            by w-2: queue 10 ms, first byte 40 ms; 120 B",
+        "  archived  s at 3, 4 bytes for 120 B of body",
+        "  parsed    by version 77aa at p-1",
+        "  yielded   2 items, 9 links",
+        "  keys      0000000000000001-0, 0000000000000001-1",
+        "  output    items.jsonl; 3 pages of the crawl not written yet",
+        "  now       done, 2023-11-14 22:13:22Z",
+    ]
+    attempts = trace_json(found)["attempts"]
+    assert isinstance(attempts, list)
+    assert [(one["number"], one["worker"], one["outcome"]) for one in attempts] == [
+        (1, "w-1", "retry"),
+        (2, "w-2", "fetched"),
+    ]
+    assert attempts[0]["phases_s"]["first_byte"] == pytest.approx(0.04)
+
+
+def test_an_attempt_that_left_no_row_is_not_concealed() -> None:
+    [only] = tries_in([FETCHED])
+    assert only.missing == 1
+    assert any("1 attempt not logged" in line for line in trace_lines(replace(TRACE, tries=[only]), NOW))
+    rested = [LOGGED, structs.replace(LOGGED, started_at=LOGGED.started_at + 1)]  # 429 charges no attempt
+    assert [one.missing for one in tries_in(rested)] == [0, 0]

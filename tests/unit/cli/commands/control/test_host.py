@@ -2,10 +2,11 @@
 
 import pytest
 from msgspec import structs
-from tests.unit.cli.commands.test_trace import HOST, NOW
+from tests.unit.cli.commands.inspect.test_trace import HOST, NOW
 
-from shoal.cli.commands.host import host_lines, host_name
+from shoal.cli.commands.control.host import host_lines
 from shoal.model.errors import Misconfigured
+from shoal.model.url import host_name
 from shoal.services.control.hosts import host_json
 
 

@@ -1,0 +1,513 @@
+"""What a request meets at the exits of a process: the clients here are functions."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+import msgspec
+import pytest
+
+from shoal.fetch.exits import refusing_hosts
+from shoal.fetch.exits.exit_pool import Answer, ExitPool
+from shoal.fetch.exits.refusing_hosts import read_refusing
+from shoal.fetch.exits.shared_health import SharedHealth, exit_key, host_key_of, read_records
+from shoal.model.adaptive_delay import Signal
+from shoal.model.errors import Unavailable
+from shoal.model.exits.exit import ChosenExit, ExitWish, parse_exit
+from shoal.model.exits.refusal import HOLD_S
+from shoal.model.failure import Failure, FailureClass
+from shoal.model.page import NotSent, Response
+from shoal.model.settings import ProxySettings
+
+ANY = ExitWish()
+BAD = Failure(FailureClass.PROXY_ERROR, "exit: gone")
+LOGIN = Failure(FailureClass.PROXY_ERROR, "exit: password refused", 407)
+UNREACHED = Failure(FailureClass.CONNECT, "no connection: the exit answers 502", 502)
+
+
+def page(via: ChosenExit, status: int = 200, *, by_proxy: bool = False) -> Response:
+    return Response("http://a.example/", status, (), b"", b"", 0.0, 0.0, exit=via.name, by_proxy=by_proxy)
+
+
+class Records:
+    """A store of records, in memory, as two processes share it."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+        self.away: Callable[[], None] | None = None  # called by each call that fails
+
+    def _be_away(self) -> None:
+        if self.away is not None:
+            self.away()
+            raise Unavailable("store: away")
+
+    async def all(self) -> Mapping[str, bytes]:
+        self._be_away()
+        return dict(self.stored)
+
+    async def get(self, key: str) -> bytes | None:
+        self._be_away()
+        return self.stored.get(key)
+
+    async def swap(self, key: str, before: bytes | None, after: bytes | None) -> bool:
+        if self.stored.get(key) != before:
+            return False
+        if after is None:
+            del self.stored[key]
+        else:
+            self.stored[key] = after
+        return True
+
+    async def swap_all(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Set[str]:
+        return {key for key, (before, after) in changes.items() if await self.swap(key, before, after)}
+
+
+class Bench:
+    """A pool whose exits answer as the test says: by name, else with a page."""
+
+    def __init__(
+        self,
+        *lines: str,
+        records: Records | None = None,
+        worker: str = "w1",
+        at: float = 1_000_000.0,
+        **settings: Any,
+    ) -> None:
+        self.now = at
+        self.answers: dict[str, Answer] = {}
+        self.used: list[str] = []
+        self.users: list[str] = []
+        proxies = ProxySettings(**settings)
+        exits = [parse_exit(line) for line in lines]
+        health = SharedHealth(exits, records, cool_off=proxies.cool_off, clock=lambda: self.now)
+        self.pool = ExitPool(exits, proxies, worker=worker, health=health, clock=lambda: self.now)
+
+    async def call(self, via: ChosenExit) -> Answer:
+        self.used.append(via.name)
+        self.users.append(via.user)
+        return self.answers.get(via.name) or page(via)
+
+    async def get(
+        self,
+        host: str = "a.example",
+        wish: ExitWish = ANY,
+        *,
+        blocked: bool = False,
+        signal: Signal | None = None,
+    ) -> Answer:
+        wish = self.pool.wish_for(host, wish)
+        answer, via = await self.pool.send(self.call, host=host, wish=wish)
+        if via is not None and isinstance(answer, Response):
+            usual = Signal.RATE_LIMITED if blocked else Signal.NORMAL
+            self.pool.report(via, host, wish, usual if signal is None else signal)
+        return answer
+
+
+def lines(number: int, **options: str) -> list[str]:
+    extra = "".join(f" {name}={value}" for name, value in options.items())
+    return [f"http://10.0.0.{n}:1 name=e{n}{extra}" for n in range(1, number + 1)]
+
+
+async def test_rotation_request_uses_the_exits_in_turn() -> None:
+    bench = Bench(*lines(3), rotation="request")
+    for _ in range(6):
+        await bench.get()
+    assert bench.used == ["e1", "e2", "e3", "e1", "e2", "e3"]
+
+
+async def test_rotation_timed_keeps_the_exit_of_a_host_until_its_time_is_over() -> None:
+    bench = Bench(*lines(8), rotation="timed", sticky=300.0)
+    for _ in range(40):
+        await bench.get()
+        bench.now += 5.0
+    changes = [one for one, other in zip(bench.used, bench.used[1:], strict=False) if one != other]
+    assert len(changes) <= 1
+    bench.used.clear()
+    for number in range(40):
+        await bench.get(f"host{number}.example")
+    assert len(set(bench.used)) >= 6
+
+
+async def test_rotation_worker_keeps_the_exit_for_ever_and_another_worker_has_another() -> None:
+    used = set()
+    for worker in ("w1", "w2", "w3", "w4", "w5"):
+        bench = Bench(*lines(8), rotation="worker", worker=worker)
+        for _ in range(10):
+            await bench.get()
+            bench.now += 3600.0
+        assert len(set(bench.used)) == 1
+        used.update(bench.used)
+    assert len(used) > 1
+
+
+@pytest.mark.parametrize("rotation", ["timed", "worker"])
+async def test_a_block_changes_the_exit_of_that_host_alone_and_at_once(rotation: str) -> None:
+    bench = Bench(*lines(4), rotation=rotation)
+    await bench.get("b.example")
+    await bench.get(blocked=True)
+    await bench.get()
+    await bench.get()
+    await bench.get("b.example")
+    other, first, second, third, other_again = bench.used
+    assert first != second == third
+    assert other == other_again
+
+
+async def test_a_gateway_gets_a_session_that_lasts_as_long_as_the_exit_and_a_new_one_after_a_block() -> None:
+    gateway = "http://acme-session-{session}:x@10.0.0.1:1 name=gate"
+    bench = Bench(gateway, rotation="worker")
+    await bench.get()
+    await bench.get(blocked=True)
+    await bench.get()
+    await bench.get("b.example:8080")
+    first, again, next_one, other = bench.users
+    assert first == again
+    assert len({first, next_one, other}) == 3
+    assert all(user.replace("-", "").isalnum() for user in bench.users)
+
+    rotating = Bench(gateway, rotation="request")
+    for _ in range(3):
+        await rotating.get()
+    assert len(set(rotating.users)) == 3
+
+
+async def test_a_request_that_meets_a_bad_exit_goes_to_another_one() -> None:
+    bench = Bench(*lines(3), rotation="request")
+    bench.answers = {"e1": BAD, "e2": BAD}
+    assert isinstance(await bench.get(), Response)
+    assert bench.used == ["e1", "e2", "e3"]
+
+
+async def test_an_exit_that_fails_five_times_rests_and_is_probed_by_one_request() -> None:
+    bench = Bench(*lines(2), rotation="request", cool_off=30.0)
+    bench.answers = {"e1": BAD}
+    for _ in range(12):
+        assert isinstance(await bench.get(), Response)
+    assert bench.used.count("e1") == 5
+    bench.now += 31.0
+    bench.used.clear()
+    for _ in range(4):
+        await bench.get()
+    assert bench.used.count("e1") == 1, "it failed the probe"
+    bench.now += 61.0
+    bench.answers.clear()
+    bench.used.clear()
+    for _ in range(4):
+        await bench.get()
+    assert bench.used.count("e1") == 2, "it is back"
+
+
+async def test_a_refused_password_takes_the_exit_out_at_once() -> None:
+    bench = Bench(*lines(2), rotation="request")
+    bench.answers = {"e1": LOGIN}
+    for _ in range(5):
+        await bench.get()
+    assert bench.used.count("e1") == 1
+
+
+async def test_a_request_waits_when_every_exit_rests(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(*lines(2), rotation="request", cool_off=20.0)
+    bench.answers = {"e1": LOGIN, "e2": BAD}
+    assert await bench.get() == BAD
+    for _ in range(5):
+        await bench.get()
+    found = await bench.get()
+    assert isinstance(found, NotSent)
+    assert 15.0 < found.delay <= 20.0
+    await bench.get()
+    assert [record.message for record in caplog.records].count("exits.exhausted") == 1
+    bench.now += 21.0
+    bench.answers.clear()
+    assert isinstance(await bench.get(), Response)
+
+
+async def test_an_exit_that_reaches_no_target_is_at_fault_if_another_one_reaches_it() -> None:
+    bench = Bench(*lines(2), rotation="request")
+    bench.answers = {"e1": UNREACHED}
+    for _ in range(12):
+        assert isinstance(await bench.get(), Response)
+    assert bench.used.count("e1") == 5
+
+
+async def test_a_proxys_own_502_in_place_of_a_page_is_asked_for_again_elsewhere() -> None:
+    bench = Bench(*lines(2), rotation="request")
+    exit = ChosenExit(parse_exit("http://10.0.0.1:1 name=e1"))
+    bench.answers = {"e1": page(exit, 502, by_proxy=True)}
+    for _ in range(3):
+        found = await bench.get()
+        assert isinstance(found, Response)
+        assert found.status == 200
+    alone = Bench(*lines(1), rotation="request")
+    alone.answers = bench.answers
+    assert await alone.get() == bench.answers["e1"]
+
+
+async def test_a_target_that_no_exit_reaches_is_at_fault() -> None:
+    bench = Bench(*lines(3), rotation="request")
+    bench.answers = dict.fromkeys(("e1", "e2", "e3"), UNREACHED)
+    for _ in range(20):
+        assert await bench.get() == UNREACHED
+    assert len(bench.used) == 40, "two exits were asked each time"
+
+
+async def test_an_exit_that_reaches_none_of_five_hosts_is_at_fault() -> None:
+    bench = Bench(*lines(1), rotation="request")
+    bench.answers = {"e1": UNREACHED}
+    for number in range(5):
+        assert await bench.get(f"h{number}.example") == UNREACHED
+    assert isinstance(await bench.get(), NotSent)
+
+
+async def test_a_host_that_blocks_an_exit_often_rests_it_for_this_host_alone() -> None:
+    bench = Bench(*lines(1), rotation="worker")
+    for _ in range(5):
+        await bench.get(blocked=True)
+    assert isinstance(await bench.get(), NotSent)
+    assert isinstance(await bench.get("b.example"), Response)
+
+
+async def test_kind_and_country_choose_the_exits_and_a_wish_without_one_is_refused() -> None:
+    bench = Bench(
+        "http://10.0.0.1:1 name=us kind=residential country=us",
+        "http://10.0.0.2:1 name=de kind=isp country=de",
+        rotation="request",
+    )
+    for wish in (ExitWish("isp"), ExitWish(country="us"), ExitWish("isp", "de")):
+        await bench.get(wish=wish)
+    assert bench.used == ["de", "us", "de"]
+    found = await bench.get(wish=ExitWish("isp", "us"))
+    assert isinstance(found, Failure)
+    assert found.failure_class is FailureClass.REFUSED
+    assert "'isp'" in found.reason
+
+
+@pytest.mark.parametrize(("rotation", "most"), [("request", 1), ("worker", 3)])
+async def test_an_exit_has_no_more_requests_at_once_than_it_may_have(rotation: str, most: int) -> None:
+    bench = Bench(*lines(1), rotation=rotation, connections=3)
+    running = peak = 0
+
+    async def call(via: ChosenExit) -> Answer:
+        nonlocal running, peak
+        running += 1
+        peak = max(peak, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+        return page(via)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(12):
+            group.create_task(bench.pool.send(call, host="a.example", wish=ANY))
+    assert peak == most
+    assert bench.pool._busy == {}
+
+
+async def test_processes_share_what_they_know_within_a_second() -> None:
+    records = Records()
+    one, two = (
+        Bench(*lines(2), records=records, worker=worker, rotation="request", cool_off=30.0)
+        for worker in ("w1", "w2")
+    )
+    one.answers = {"e1": BAD}
+    for _ in range(5):
+        await one.get()
+        one.now += 1.1
+    await one.get()
+    two.now = one.now
+    for _ in range(4):
+        await two.get()
+    assert "e1" not in two.used
+    two.now += 40.0
+    await two.pool.health.sync(force=True)
+    two.used.clear()
+    for _ in range(3):
+        await two.get()
+    assert "e1" in two.used, "it was probed by the other process"
+    two.now += 1.1
+    await two.get()
+    one.now = two.now
+    one.answers.clear()
+    one.used.clear()
+    for _ in range(2):
+        await one.get()
+    assert set(one.used) == {"e1", "e2"}
+
+
+async def test_failures_seen_by_different_processes_add_up() -> None:
+    records = Records()
+    benches = [Bench(*lines(2), records=records, worker=f"w{n}", rotation="request") for n in range(3)]
+    for _ in range(2):
+        for bench in benches:
+            bench.answers = {"e1": BAD}
+            bench.used.clear()
+            await bench.get()
+            await bench.get()
+            bench.now += 2.0
+            await bench.pool.health.sync(force=True)
+    record = benches[0].pool.health.get(exit_key("e1"))
+    assert record is not None
+    assert record.rest_until
+    for bench in benches:
+        await bench.pool.health.sync(force=True)
+        bench.used.clear()
+        await bench.get()
+        assert bench.used == ["e2"]
+
+
+async def test_another_password_is_tried_by_the_next_process() -> None:
+    records = Records()
+    wrong = Bench(*lines(1), records=records)
+    wrong.answers = {"e1": LOGIN}
+    await wrong.get()
+    await wrong.pool.health.sync(force=True)
+    assert isinstance(await wrong.get(), NotSent)
+    later = Bench(*lines(1), records=records, at=wrong.now + 60.0)
+    assert isinstance(await later.get(), Response)
+
+
+async def test_records_about_hosts_are_few() -> None:
+    records = Records()
+    bench = Bench(*lines(1), records=records, rotation="worker")
+    for number in range(50):
+        await bench.get(f"h{number}.example", blocked=number == 7)
+    await bench.pool.health.sync(force=True)
+    assert [key for key in records.stored if key.startswith("h/")] == [host_key_of("e1", "h7.example")]
+    bench.now += 7200.0
+    await bench.pool.health.sync(force=True)
+    bench.now += 60.0
+    await bench.pool.health.sync(force=True)
+    assert not [key for key in records.stored if key.startswith("h/")]
+
+
+async def refuse(bench: Bench, host: str = "a.example") -> None:
+    """Answer 403 often enough for a spike, among normal responses, so that no exit rests for it."""
+    for _ in range(5):
+        await bench.get(host, signal=Signal.FORBIDDEN)
+        await bench.get(host)
+
+
+async def used_after(bench: Bench, requests: int, host: str = "a.example") -> list[str]:
+    bench.used.clear()
+    for _ in range(requests):
+        await bench.get(host)
+    return list(bench.used)
+
+
+async def test_a_host_that_refuses_addresses_gets_another_exit_for_every_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(*lines(4), rotation="worker")
+    await refuse(bench)
+    assert len(set(await used_after(bench, 8))) == 4
+    assert len(set(await used_after(bench, 8, "b.example"))) == 1, "other hosts keep theirs"
+    [told] = [record for record in caplog.records if record.message == "host.exits_changed"]
+    assert vars(told)["to"] == "another exit for every request"
+    bench.now += HOLD_S + 1
+    assert len(set(await used_after(bench, 8))) == 1, "it is over"
+
+
+async def test_where_every_request_has_another_exit_a_host_that_refuses_them_gets_a_sticky_one() -> None:
+    bench = Bench(*lines(4), rotation="request")
+    await refuse(bench)
+    assert len(set(await used_after(bench, 8))) == 1
+    assert len(set(await used_after(bench, 8, "b.example"))) == 4
+
+
+async def test_a_host_that_refuses_addresses_gets_exits_of_another_kind_unless_none_has_the_country() -> None:
+    own = [*lines(2, kind="datacenter", country="us"), "http://10.0.1.1:1 name=isp kind=isp country=us"]
+    bench = Bench(*own, "http://10.0.1.2:1 name=de country=de", rotation="timed", when_refused="isp")
+    await refuse(bench)
+    assert await used_after(bench, 3) == ["isp"] * 3
+    bench.used.clear()
+    await bench.get(wish=ExitWish(country="de"))
+    assert bench.used == ["de"]
+
+
+async def test_a_host_that_refuses_addresses_changes_nothing_with_off() -> None:
+    bench = Bench(*lines(4), rotation="worker", when_refused="off")
+    await refuse(bench)
+    assert len(set(await used_after(bench, 8))) == 1
+
+
+async def test_a_gateway_gets_a_new_session_for_every_request_of_a_host_that_refuses_addresses() -> None:
+    bench = Bench("http://acme-session-{session}:x@10.0.0.1:1 name=gate", rotation="worker")
+    await refuse(bench)
+    bench.users.clear()
+    await used_after(bench, 4)
+    assert len(set(bench.users)) == 4
+
+
+async def test_processes_share_which_hosts_refuse_addresses_and_drop_what_is_over() -> None:
+    records = Records()
+    one, two = (
+        Bench(*lines(4), records=records, worker=worker, rotation="worker") for worker in ("w1", "w2")
+    )
+    await refuse(one)
+    await one.pool.health.sync(force=True)
+    two.now += 2.0
+    assert len(set(await used_after(two, 8))) == 4
+    assert list(read_refusing(records.stored, one.now)) == ["a.example"]
+    one.now += HOLD_S + 60
+    await one.get()
+    await one.pool.health.sync(force=True)
+    assert not [key for key in records.stored if key.startswith("r/")]
+
+
+async def test_a_host_can_move_as_long_as_it_has_an_exit_that_has_not_refused_it() -> None:
+    alone = Bench(*lines(1), rotation="worker")
+    await alone.get()
+    assert not alone.pool.can_move("a.example", ANY)
+    bench = Bench(*lines(2), rotation="worker")
+    await bench.get()
+    assert bench.pool.can_move("a.example", ANY)
+    [used] = bench.used
+    other = "e1" if used == "e2" else "e2"
+    for _ in range(5):
+        bench.pool.health.fail(host_key_of(other, "a.example"), "the host turned it away")
+    assert not bench.pool.can_move("a.example", ANY)
+    assert bench.pool.can_move("b.example", ANY)
+
+
+async def test_what_was_seen_while_the_store_was_away_is_shared_later() -> None:
+    records = Records()
+    one = Bench(*lines(2), records=records, rotation="request")
+    health = one.pool.health
+    await health.sync()
+    for _ in range(2):
+        health.fail(exit_key("e1"), "gone")
+        records.away = lambda: health.fail(exit_key("e1"), "gone, while the store was asked")
+        one.now += 2.0
+        with pytest.raises(Unavailable):
+            await health.sync()
+    records.away, one.now = None, one.now + 2.0
+    await health.sync()
+    found = read_records(records.stored)[exit_key("e1")]
+    assert (found.total, found.run) == (4, 4)
+
+
+async def test_a_clock_that_is_set_back_does_not_stop_the_sharing() -> None:
+    records = Records()
+    one = Bench(*lines(1), records=records)
+    await one.get()
+    one.now -= 3_600.0
+    one.pool.health.fail(exit_key("e1"), "gone")
+    await one.pool.health.sync()
+    assert read_records(records.stored)[exit_key("e1")].last_failure == one.now
+
+
+async def test_hosts_that_refuse_addresses_are_few_in_the_store_and_a_strange_record_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refusing_hosts, "MAX_HOSTS", 20)
+    records = Records()
+    one = Bench(*lines(2), records=records, when_refused="rotate")
+    records.stored["r/strange.example"] = msgspec.msgpack.encode({"rotation": "unknown", "until": 1e12})
+    for number in range(60):
+        for _ in range(8):
+            one.pool.refusing.note(f"h{number}.example", Signal.FORBIDDEN, one.now)
+        one.now += 2.0
+        await one.pool.health.sync()
+    await one.get("strange.example")
+    assert len(read_refusing(records.stored, one.now)) <= 21
+    one.now += 2 * HOLD_S
+    await one.pool.health.sync()
+    assert [key for key in records.stored if key.startswith("r/h")] == []
