@@ -1,5 +1,6 @@
 """The crawlers that are compared, each as the command a user would type."""
 
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -90,22 +91,28 @@ def scrapy(*, cap: int, follow: bool = True, on_redis: bool = False) -> Crawler:
             asked.append(f"--redis={job.redis}")
         script, out = str(ROOT / "bench" / "scrapy_job.py"), str(job.folder / "items.jsonl")
         # -P: the names of the modules beside the script are not for Scrapy to import.
-        return [str(_scrapy_python()), "-P", script, job.url, out, f"--concurrency={CONCURRENCY}", *asked]
+        return [str(scrapy_python()), "-P", script, job.url, out, f"--concurrency={CONCURRENCY}", *asked]
 
     name = "scrapy-redis" if on_redis else "scrapy" if follow else "scrapy, list"
     return Crawler(name, command, cap=cap, on_redis=on_redis)
 
 
-def _scrapy_python() -> Path:
+def scrapy_python() -> Path:
     """Return the interpreter of an environment with the pinned Scrapy, made on first use."""
     requirements = ROOT / "requirements" / "bench.txt"
     folder = CACHE / "bench-venv"
     python, stamp = folder / "bin" / "python", folder / "installed"
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != digest:
-        print(f"making {folder} with Scrapy (once, about a minute)", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--require-hashes", "-r", str(requirements)], check=True)
-        stamp.write_text(digest)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "bench-venv.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests want it, too, several at the same time
+        if not stamp.exists() or stamp.read_text() != digest:
+            print(f"making {folder} with Scrapy (once, up to a minute)", flush=True)
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            pinned = ["--quiet", "--require-hashes", "-r", str(requirements)]
+            # As `make setup` does it: uv is quick, pip knows its own settings.
+            uv = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), *pinned]
+            if subprocess.run(uv, check=False).returncode:
+                subprocess.run([str(python), "-m", "pip", "install", *pinned], check=True)
+            stamp.write_text(digest)
     return python

@@ -50,18 +50,18 @@ class WebServer:
 
 
 @contextmanager
-def serving(folder: Path, *, core: int) -> Iterator[WebServer]:
-    """Serve `folder` on one core."""
+def serving(folder: Path, *, core: int, port: int = 0) -> Iterator[WebServer]:
+    """Serve `folder` on one core, and, with nginx, on a port; 0 is a free one."""
     nginx = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    serve = _nginx(nginx, folder, core) if nginx else _own_server(folder, core)
+    serve = _nginx(nginx, folder, core, port) if nginx else _own_server(folder, core)
     with serve as server:
         yield server
 
 
 @contextmanager
-def _nginx(program: str, folder: Path, core: int) -> Iterator[WebServer]:
+def _nginx(program: str, folder: Path, core: int, port: int) -> Iterator[WebServer]:
     with tempfile.TemporaryDirectory(prefix="bench-nginx-") as run:
-        port = _free_port()
+        port = port or _free_port()
         user = "user root;" if os.geteuid() == 0 else ""  # its workers must be able to read the cache folder
         config = Path(run, "nginx.conf")
         config.write_text(CONFIG.format(run=run, root=folder, port=port, user=user))
