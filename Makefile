@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Commands are started hundreds of times here, and compiling their modules takes longer than most of them do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lua demo quick test check coverage hostile adversary corpora format docs chaos bench bench-frontier wheel-test lock clean help
+.PHONY: setup api-fuzz browser-soak lua demo quick test check coverage hostile adversary dashboard corpora format docs alert-faults clickhouse-test chaos many-crawls bench bench-frontier wheel-test lock clean help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ quick: setup ## lint, types and the tests that start no process: before every co
 	@$(BIN)/pytest -q -n auto tests/unit -m "not process and not needs_packages"
 
 test: setup ## lint, types and every test: before a change lands
-	@echo "test: lint, types and about 4,500 tests take about 10 minutes on 2 cores; \`make quick\` takes one"
+	@echo "test: lint, types and about 9,100 tests take about 17 minutes on 2 cores; \`make quick\` takes one"
 	@$(MAKE) --no-print-directory lint
 	@$(PYTEST) -n $(TEST_PROCESSES)
 
@@ -63,8 +63,14 @@ hostile: setup ## every hostile server, page, link and spider against the real c
 adversary: setup ## chosen fingerprints, hostile records, children and store entries, planted damage, slow stores: full size
 	@ADVERSARY_SIZE=1 $(BIN)/pytest -q -s -n 2 --timeout 1800 tests/adversary
 
+dashboard: setup ## every page of the dashboard in Chromium on 1,000,000 URLs and 10,000 hosts, in a folder and on Valkey, and how long requests take
+	@DASHBOARD_SIZE=1000000 $(BIN)/pytest -q -s --timeout 3600 tests/integration/dashboard/test_fleet_pages.py -k large
+
 corpora: setup ## real pages, real robots.txt files and a real site, fetched once (300 MB), in about ten minutes
 	@CORPORA=whole $(BIN)/pytest -q -s --timeout 3600 tests/corpora
+
+api-fuzz: setup ## 20,000 requests made up from the OpenAPI document of `shoal serve`: about half an hour
+	@API_FUZZ_REQUESTS=20000 $(BIN)/pytest -q -s --timeout 7200 tests/integration/server/test_fuzz.py
 
 check: format test ## format, then everything `make test` does
 
@@ -78,12 +84,38 @@ lua: setup ## the Lua scripts as servers get them, in build/lua, checked
 docs: setup ## what the documentation shows of the code: the reference, and what commands print
 	@$(BIN)/python -m docs.making
 
+clickhouse-test: setup ## the documented import of the fetch log, on ClickHouse's engine; installs it into build/ (800 MB)
+	@test -d build/clickhouse/chdb || $(BIN)/uv pip install --quiet --target build/clickhouse chdb==26.9.2
+	@PYTHONPATH=build/clickhouse $(BIN)/python -m tests.clickhouse
+
+alert-faults: setup ## every fault that an alert names, in a folder and in a fleet of real processes
+	@ALERTS_EVERYWHERE=1 $(BIN)/pytest -q -n 2 --timeout 600 tests/e2e/test_alerts.py
+
 chaos: setup ## the kill tests at full size, about a quarter of an hour: 20,000 pages each, alone and with a fleet
 	@CHAOS_PAGES=20000 CHAOS_KILLS=30 $(BIN)/pytest -q --timeout 1200 tests/crash/test_kill.py tests/e2e/test_graph_crawl.py
 	@CHAOS_SIZE=1 $(BIN)/pytest -q -s --timeout 1800 tests/crash/fleet
 
-bench: setup ## speed beside Scrapy and a minimal crawler, in one run
+browser-soak: setup ## 1,000 pages in a row in a browser; rendered crawls, in a folder and on Redis, killed 30 times each; half an hour
+	@BROWSER_PAGES=1000 BROWSER_KILLS=30 $(BIN)/pytest -q -s --timeout 3600 tests/crash/test_browser_soak.py tests/crash/test_browser_kill.py
+
+many-crawls: setup ## 1,200 live crawls of 50 pages and a big one on two workers: time, processes, memory, connections
+	@MANY_CRAWLS=1200 MANY_CRAWLS_PAGES=50 $(BIN)/pytest -q -s --timeout 3600 tests/crash/fleet/test_many_crawls.py
+
+.PHONY: autoscale
+autoscale: setup ## a fleet that follows a bursty load beside a fixed one, on real processes: worker-seconds and time; ten minutes
+	@$(BIN)/python -m bench.autoscale
+
+.PHONY: recrawl
+recrawl: setup ## a second generation of 10,000 pages that have not changed: CPU and bytes beside the first
+	@SHOAL_RECRAWL_PAGES=10000 $(BIN)/pytest -q --timeout 1800 tests/e2e/test_recrawl_cost.py
+	@$(BIN)/python -m bench.recrawl
+
+bench: setup ## speed beside Scrapy and a minimal crawler, in one run; then HTTPS by client, crawls through exits, blocks, and a browser
 	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench.https
+	@$(BIN)/python -m bench.exits
+	@$(BIN)/python -m bench.blocks
+	@$(BIN)/python -m bench.browser
 
 bench-frontier: setup ## what the frontier costs on Redis, beside designs often seen
 	@$(BIN)/python -m bench.fleet
@@ -91,13 +123,13 @@ bench-frontier: setup ## what the frontier costs on Redis, beside designs often 
 PIN := $(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11
 FLEET := content metrics nats parquet postgres redis s3
 
-wheel-test: setup ## build the wheel, install it alone into a new environment, run the demo with it
+wheel-test: setup ## build the wheel, install it alone into a new environment, run every command with it
 	@rm -rf dist build/wheel-test
 	@$(BIN)/python -m uv build --quiet --wheel --out-dir dist --no-build-isolation --python $(BIN)/python .
 	@$(PY) -m venv build/wheel-test
 	@$(BIN)/uv pip install --quiet --python build/wheel-test/bin/python --require-hashes -r requirements/core.txt
 	@$(BIN)/uv pip install --quiet --python build/wheel-test/bin/python --no-deps dist/*.whl
-	@cd build/wheel-test && bin/shoal --version && bin/shoal demo --quiet && echo "wheel-test: passed"
+	@cd build/wheel-test && bin/shoal --version && bin/python $(CURDIR)/tests/e2e/core_only.py && echo "wheel-test: passed"
 
 lock: setup ## pin the newest packages that pyproject.toml allows
 	$(PIN) pyproject.toml -o requirements/core.txt

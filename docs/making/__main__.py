@@ -4,13 +4,14 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from docs.making import reference, session
+from docs.making import reference, screens, session
 
 
 async def main() -> None:
-    """Write the reference, then type every session."""
+    """Write the reference and the screens, then type every session."""
     for path, text in reference.pages().items():
         path.write_text(text)
+    screens.write()
     for page in session.PAGES:
         async with session.open_shop() as shop:  # each page finds an empty store
             with tempfile.TemporaryDirectory() as folder:

@@ -17,13 +17,18 @@ Everything under `shoal` and `shoal.testing` that is listed here is public; othe
 notice ([compatibility](../compatibility.md)). Parameters behind `*` are passed by name.
 """
 
+FUNCTIONS: tuple[Any, ...] = (shoal.run, shoal.arun, shoal.stream, shoal.secret)
 CLASSES: tuple[type[Any], ...] = (
     shoal.Spider,
     shoal.Page,
     shoal.Selector,
     shoal.SelectorList,
+    shoal.Form,
     shoal.Request,
     shoal.FailedRequest,
+    shoal.Drop,
+    shoal.Result,
+    shoal.Stream,
 )
 TESTING: tuple[Any, ...] = (
     shoal.testing.page_from,
@@ -37,6 +42,8 @@ TESTING: tuple[Any, ...] = (
 def api() -> Iterator[str]:
     """Return the head of the page, then a section per public name."""
     yield _HEAD.strip()
+    for one in FUNCTIONS:
+        yield f"## shoal.{one.__name__}\n\n### `{one.__name__}{_signature(one)}`\n\n{_text(one)}"
     for one in CLASSES:
         yield from _class(one, f"shoal.{one.__name__}")
     yield "## shoal.testing\n\n" + (_text(shoal.testing).partition("\n\n")[0])

@@ -15,9 +15,10 @@ from typer.core import TyperGroup
 from shoal.cli.app import command
 from shoal.cli.input.settings_loader import flag_of
 from shoal.cli.process.exit_codes import MEANING
+from shoal.model.adaptive_delay import WEIGHTS, signal_of
 from shoal.model.configuration.configure import DESCRIPTIONS, TYPES, VARIABLES
 from shoal.model.configuration.setting_ranges import RANGES
-from shoal.model.failure import CONSEQUENCE, POLICY, Action, FailurePolicy
+from shoal.model.failure import CONSEQUENCE, POLICY, Action, Failure, FailureClass, FailurePolicy
 from shoal.model.settings import HostSettings, Settings
 from shoal.redis_client.errors import (
     BY_TEXT,
@@ -75,7 +76,8 @@ Every failed attempt has one of these classes, and the class decides what happen
 `shoal status`, `shoal dlq list`, `shoal trace`, logs and `--json`. The set is closed: there is no "other".
 
 A retry waits `retry.base` to the power of the attempt, in seconds, with 25 % jitter, and its priority drops
-by one. *Blocks* says whether such a response counts towards slowing the host down
+by one. *Weight* says how much it counts when the host is
+[slowed down](../blocks.md#how-a-host-is-slowed-down)
 (`[slowdown]` in the [settings](settings.md)).
 """
 
@@ -87,8 +89,7 @@ The same for every command.
 
 _AFTER_EXITS = """
 A start URL that cannot be reached is retried like any other, then given up: the crawl exits with 2 and
-says why. A crawl with neither a page nor a dead letter (all URLs gone, or excluded by robots.txt) exits
-with 0.
+says why. So does a crawl without any page because all its URLs are gone, or excluded by robots.txt.
 """
 
 _STORE = """
@@ -199,12 +200,19 @@ def failures() -> Iterator[str]:
         rows = [(kind.value, policy) for kind, policy in POLICY.items() if policy.action is action]
         yield f"## {consequence[0].upper()}{consequence[1:]}"
         yield _table(
-            ("class", "when", "retries", "blocks"),
+            ("class", "when", "retries", "weight"),
             (
-                (f"`{name}`", policy.when, _retries(policy), "yes" if policy.blocks else "")
+                (f"`{name}`", policy.when, _retries(policy), _weight(FailureClass(name)))
                 for name, policy in rows
             ),
         )
+
+
+def _weight(kind: FailureClass) -> str:
+    if kind is FailureClass.TARGET_ERROR:
+        return "0.5; 503: 1"
+    signal = signal_of(Failure(kind, ""))
+    return f"{WEIGHTS[signal]:g}" if signal else ""
 
 
 def _retries(policy: FailurePolicy) -> str:

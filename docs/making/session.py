@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from tests.e2e.command import surroundings
+from tests.e2e.command_server import SERVER
 from tests.servers.redis import valkey
 from tests.site.bookshop import open_bookshop
 from tests.site.name_server import NXDOMAIN, name_server
@@ -69,7 +70,9 @@ _PROGRESS = re.compile(r"^\S+Z info crawl\.progress .*\n", re.MULTILINE)  # on a
 
 # No two runs share these. What is counted (pages, items, letters) is not among them.
 _VARIES = re.compile(
-    r"""\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ | \b1[789]\d{8}\.\d+          # times
+    r"""\ {2,}[\d.,]+\ (?:ms|s)\b | \ {2,}[\d.]+/s\b | \bslowed\ [\d.]+x      # columns of hosts
+    | (?m:^\ {12}by\ laptop-.*$)                                         # the phases of an attempt
+    | \d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ | \b1[789]\d{8}\.\d+          # times
     | \b\d+[dhm]\ \d\d[hms]\b | \b\d+\.\d\ds\b | \b[\d.,]+\ (?:ms|s|B|kB|MB|bytes)\b  # durations, sizes
     | \b[\d.,]+\ (?:pages/s|pages\ a\ second|at\ once\ will\ do)\b
     | \b\d{8}-\d+\.warc | (?<=\ at\ )[\d,]+\b                               # places in the archive
@@ -77,6 +80,8 @@ _VARIES = re.compile(
     | (?<=by\ version\ )[0-9a-f]{12}\b | (?<="version":\ ")[0-9a-f]{12}\b     # spiders, which name a port
     | (?<=version=)[0-9a-f]{12}\b
     | (?<="elapsed_s":\ )[\d.e-]+ | (?<="pages_per_s":\ )[\d.]+
+    | (?:(?<="dns":\ )|(?<="tls":\ )|(?<="body":\ )|(?<="queue":\ )|(?<="connect":\ )|(?<="first_byte":\ )
+        |(?<="cpu_ms":\ )|(?<="p50_ms":\ )|(?<="p95_ms":\ )|(?<="p99_ms":\ ))[\d.e-]+
     | (?<="bytes":\ )\d+ | (?<="offset":\ )\d+ | (?<="length":\ )\d+""",
     re.VERBOSE,
 )
@@ -92,17 +97,20 @@ class Shop:
 
     def typed(self, command: str, folder: Path, *, last: int = 0) -> tuple[str, int]:
         """Type a command as the page has it; `last` is the exit code of the one before, for `$?`."""
-        done = subprocess.run(
-            ["bash", "-c", f"(exit {last})\n{self._as_typed(command)}"],
-            cwd=folder,
-            env=surroundings(self._settings()) | {"PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=90,
-            check=False,
-        )
+        path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
+        with SERVER.in_path(surroundings({**self._settings(), "PATH": path})) as (env, descriptor):
+            done = subprocess.run(
+                ["bash", "-c", f"(exit {last})\n{self._as_typed(command)}"],
+                cwd=folder,
+                env=env,
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=90,
+                check=False,
+            )
         return self._as_shown(done.stdout, folder), done.returncode
 
     def _as_typed(self, command: str) -> str:
