@@ -1,6 +1,5 @@
 """The impersonating client: its greeting is that of its profile, its guard and certificates are ours."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,10 +7,9 @@ import pytest
 from tests.contract.test_client import LIMITS, Names, impersonating_client
 from tests.site.certificates import Authority, make_authority
 from tests.site.fingerprints import SETTINGS, ClientHello, recording_server
-from tests.site.raw import OK, Peer, raw_server, replies
+from tests.site.raw import OK, raw_server, replies
 
 from shoal.fetch.contract import Client
-from shoal.fetch.gate import SendGate
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.impersonate.profiles import PROFILES
@@ -138,23 +136,3 @@ async def test_a_name_with_a_forbidden_address_is_refused_without_a_connection(s
     assert isinstance(result, Failure)
     assert result.failure_class is FailureClass.REFUSED
     assert server.connections == 0
-
-
-async def test_the_turn_of_a_request_that_fails_counts_from_its_failure(authority: Authority) -> None:
-    """It may have been sent at any moment until then, after a slow handshake for example."""
-
-    async def handler(peer: Peer) -> None:
-        await peer.reader.read(1)
-        await asyncio.sleep(0.5)
-        peer.reset()
-
-    gate = SendGate()
-    async with (
-        raw_server(handler) as server,
-        impersonating_client(Guard(PRIVATE), profile="chrome", ca_file=authority.file) as client,
-    ):
-        turn = gate.turn("127.0.0.1", interval=60.0)
-        found = await client.fetch(f"https://127.0.0.1:{server.port}/", headers=(), limits=LIMITS, turn=turn)
-    assert isinstance(found, Failure)
-    assert await gate.turn("127.0.0.1", interval=60.0).take() > 59.8
-    assert not client._turns, "what a host needed is gone with its last request"

@@ -92,10 +92,14 @@ def site() -> Iterator[Site]:
 
 @asynccontextmanager
 async def open_browser(
-    *actions: Action, page_s: float = 20.0, limits: BrowserSettings | None = None, **options: bool
+    *actions: Action,
+    page_s: float = 20.0,
+    limits: BrowserSettings | None = None,
+    allowed: str = "127.0.0.1/32",
+    **options: bool,
 ) -> AsyncIterator[BrowserClient]:
     program("chromium-headless-shell", "chromium-headless-shell")
-    guard = Guard(address_ranges(["127.0.0.1/32"]))
+    guard = Guard(address_ranges([allowed]))
     rendering = Rendering(actions=actions, **options)
     async with (
         BrowserPool.open(limits or BrowserSettings(page_s=page_s)) as pool,

@@ -1,8 +1,8 @@
 """A client that renders pages in Chromium, behind the contract of every client (`fetch.contract`).
 
 All that the browser loads goes through the egress: the guard judges each connection, the exit of the request
-is used, bytes are counted and bounded. The turn of a host is for the page itself; what the page loads is
-bounded by connections, bytes and time.
+is used, bytes are counted and bounded. The turn of a host is for the page itself, whose request the egress
+holds until then; what the page loads is bounded by connections, bytes and time.
 
 The body of a rendered page is its DOM as HTML, and `wire` is the main response as the browser tells it:
 decoded, as UTF-8. A response that is not HTML is passed on as it is, and a download is fetched again by the
@@ -21,9 +21,10 @@ from shoal.fetch.browser.pages import Context
 from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.browser.render import Capture, Download, MainRequest, PageRun
 from shoal.fetch.egress.egress import Egress
+from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.fetch.egress.passes import EgressPass, PassLimits
 from shoal.fetch.http.exit_dial import AddressResolver, resolve_allowed
-from shoal.fetch.http.guard import Guard
+from shoal.fetch.http.guard import Guard, Origin
 from shoal.fetch.http.message import Headers
 from shoal.fetch.http.send_turn import SendTurn
 from shoal.model.exits.exit import ChosenExit
@@ -134,7 +135,7 @@ class BrowserClient:
                 turn=turn,
                 via=via,
                 address=address,
-                authority=origin.authority,
+                origin=origin,
                 limits=limits,
             )
         if isinstance(answer, Download):
@@ -149,7 +150,7 @@ class BrowserClient:
         turn: SendTurn | None,
         via: ChosenExit | None,
         address: str,
-        authority: str,
+        origin: Origin,
         limits: FetchLimits,
     ) -> Response | Download | Failure | NotSent:
         key = (id(self._egress), host_key(request.url), "" if via is None else via.key)
@@ -161,19 +162,27 @@ class BrowserClient:
             ) as (browser, context):
                 assert context.session is not None
                 events = PageEvents(context.target, monotonic)
-                if turn is not None:
-                    events.on_answer = turn.answered
+                paced = None if turn is None else PacedRequest(turn, origin.key)
+                if paced is not None:
+                    events.on_answer = paced.answered
                 run = PageRun(
                     context.session, events, settings, request, rendering, crash_reason=browser.crash_reason
                 )
                 await run.prepare()
                 await _set_cookies(browser.chromium.connection.browser.call_all, context, request)
-                if turn is not None and (wait := await turn.take(address)):
-                    return NotSent(wait)
                 began = monotonic()
-                if turn is not None:
-                    turn.sent()
-                captured = await run.run()
+                context.issued.paced = paced
+                try:
+                    captured = await run.run()
+                finally:
+                    context.issued.paced = None
+                if paced is not None:
+                    began = paced.sent_at or began
+                    if isinstance(captured, Failure) and paced.sent_at is None:
+                        context.key = None
+                        paced.check()
+                        if paced.not_sent:
+                            return NotSent(paced.not_sent)
                 if has_lost_egress(captured):
                     context.key, browser.replace = None, "its connection to the egress was lost"
                     return Failure(FailureClass.HOLDER_LOST, f"its browser was lost: {browser.replace}")
@@ -190,7 +199,7 @@ class BrowserClient:
         if isinstance(captured, Download):
             return captured
         # Plain http: the browser shows the egress's own answer as a page.
-        if (lost := issued.lost.get(authority)) is not None:
+        if (lost := issued.lost.get(origin.authority)) is not None:
             return lost
         if isinstance(captured, Failure):
             return told_by_egress(captured, issued)

@@ -4,6 +4,8 @@ A client shows the token of its pass as the user name of Basic proxy authenticat
 learns nothing but 407. A name that no browser asks for by itself (`PRIMING_HOST`) is answered here, so that a
 browser can learn its token before the first page.
 
+The request that a pass is used for is held until the turn of its host has come (`paced_request.py`).
+
 There are no half-closed connections: when a client closes its side, the connection to the server ends with
 it, since a request that was cancelled would otherwise stay open for as long as the server is silent.
 """
@@ -11,10 +13,12 @@ it, since a request that was cancelled would otherwise stay open for as long as 
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import cast
 
+from shoal.fetch.egress.paced_request import Handshake, PacedRequest
 from shoal.fetch.egress.passes import EgressPass, Passes, PassLimits
 from shoal.fetch.egress.proxy_request import (
     MAX_HEAD_BYTES,
@@ -108,14 +112,16 @@ class Egress:
         for connection in list(issued.open):
             connection.abort()
 
-    def start(self, work: "ClientSide", request: ProxyRequest, issued: EgressPass) -> "asyncio.Task[None]":
-        return self._group.create_task(work.serve(request, issued), name="egress.connect")
+    def start(self, work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
+        """Run what a connection waits for."""
+        return self._group.create_task(work, name=f"egress.{name}")
 
-    async def dial(self, issued: EgressPass, request: ProxyRequest) -> Tunnel | Failure:
-        """Connect to what a request names, under the rules of the guard."""
-        origin = self._guard.origin(request.url)
-        if isinstance(origin, Failure):
-            return origin
+    def origin(self, request: ProxyRequest) -> Origin | Failure:
+        """Return what a request names, or why the guard refuses it."""
+        return self._guard.origin(request.url)
+
+    async def dial(self, issued: EgressPass, origin: Origin) -> Tunnel | Failure:
+        """Connect to an origin, under the rules of the guard."""
         issued.hosts[origin.authority] += 1
         is_first = issued.hosts[origin.authority] == 1
         if issued.via is not None:
@@ -175,6 +181,11 @@ class ClientSide(asyncio.Protocol):
         self._server: ServerSide | None = None
         self._task: asyncio.Task[None] | None = None
         self._body_left: int | None = None  # of a request in absolute form; None: a tunnel
+        self._host = self._origin = self._address = ""
+        self._handshake = Handshake()
+        self._connect_s = self._connected_at = 0.0
+        self._paced: PacedRequest | None = None  # the latest request that this connection waited for
+        self._held: bytes | None = None  # what waits for its turn
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
 
@@ -213,12 +224,18 @@ class ClientSide(asyncio.Protocol):
             self._fail(refused(f"more than {issued.limits.connections} connections at once"))
             return
         issued.open.add(self)
-        self._task = self._egress.start(self, request, issued)
+        self._task = self._egress.start(self.serve(request, issued), "connect")
 
     async def serve(self, request: ProxyRequest, issued: EgressPass) -> None:
         """Connect to the server and join the two sides."""
         assert self._egress is not None
-        opened = await self._egress.dial(issued, request)
+        origin = self._egress.origin(request)
+        if isinstance(origin, Failure):
+            self._fail(origin)
+            return
+        began = monotonic()
+        opened = await self._egress.dial(issued, origin)
+        self._connect_s, self._connected_at = monotonic() - began, monotonic()
         if isinstance(opened, Failure):
             self._fail(opened)
             return
@@ -230,15 +247,18 @@ class ClientSide(asyncio.Protocol):
         server.adopt(opened.transport)
         self._server = server
         self._host = request.url.partition("://")[2].rstrip("/")
-        self._body_left = None if request.is_tunnel else request.body_bytes
+        self._origin, self._address = origin.key, opened.address
         if request.is_tunnel:
             self._transport.write(_CONNECTED)
+            first = b""
         else:
-            server.write(request.head)
-        waiting, self._buffer = self._buffer, b""
+            self._handshake.has_ended = True
+            self._body_left = len(request.head) + request.body_bytes
+            first = request.head
+        waiting, self._buffer = first + self._buffer, b""
+        self._transport.resume_reading()
         if waiting:
             self._forward(server, waiting)
-        self._transport.resume_reading()
 
     def _forward(self, server: "ServerSide", data: bytes) -> None:
         if self._body_left is not None:
@@ -246,7 +266,35 @@ class ClientSide(asyncio.Protocol):
                 self.abort()
                 return
             self._body_left -= len(data)
-        server.write(data)
+        if self._held is not None:
+            self._held += data
+            return
+        assert self._pass is not None
+        paced = self._pass.paced
+        passed = 0 if self._handshake.has_ended else self._handshake.length(data)
+        if paced is None or paced is self._paced or paced.origin != self._origin or passed == len(data):
+            server.write(data)
+            return
+        if passed:
+            server.write(data[:passed])
+        if self._paced is None:
+            tls_s = monotonic() - self._connected_at if self._body_left is None else 0.0
+            paced.opened(self._connect_s, tls_s)
+        self._paced, self._held = paced, data[passed:]
+        self.pause()
+        assert self._egress is not None
+        self._task = self._egress.start(self._send_held(server, paced), "turn")
+
+    async def _send_held(self, server: "ServerSide", paced: PacedRequest) -> None:
+        """Send what is held when its turn has come; end the connection if that is too far away."""
+        if not await paced.may_send(self, self._address):
+            self.abort()
+            return
+        held, self._held = self._held, None
+        if held:
+            server.write(held)
+        paced.sent(self)
+        self.resume()
 
     def _fail(self, failure: Failure) -> None:
         assert self._pass is not None
@@ -302,6 +350,8 @@ class ClientSide(asyncio.Protocol):
         self._clients.discard(self)
         if self._task is not None and not self._task.done():
             self._task.cancel()
+        if self._paced is not None:
+            self._paced.closed(self)
         if self._pass is not None:
             self._pass.open.discard(self)
         if self._server is not None:

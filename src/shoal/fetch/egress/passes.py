@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure
 from shoal.model.limits import MIB
@@ -57,6 +58,7 @@ class EgressPass:
     open: set[Abortable] = field(default_factory=set)
     closed: bool = False
     issuer: object = None  # the egress that it is for
+    paced: PacedRequest | None = None  # the request that is held until its turn; None: nothing is held
 
     def start_page(self) -> None:
         """Count from zero again: the limits apply to each page of a session."""

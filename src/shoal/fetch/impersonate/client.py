@@ -4,9 +4,9 @@ It implements `fetch.contract.Client`. Its sockets are not ours: it reaches the 
 checks every address, with a pass for each origin and exit. Bodies arrive as they were sent, and our decoder
 decodes them, with its limits.
 
-The turn of a host is taken before the request is handed over, and counts from the response or the failure:
-there may be a handshake between the two. So an origin has one request in flight where turns are taken, and a
-crawl through this client is slower than its pace allows by the time of a response, never faster.
+The egress takes the turn of a host when the request passes, after the handshake, and holds the request until
+then. It cannot tell two requests on one HTTP/2 connection apart. So an origin has one request in flight where
+turns are taken.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from time import monotonic, time
 from typing import Any
 
 from shoal.fetch.egress.egress import Egress
+from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.fetch.egress.passes import EgressPass, PassLimits
 from shoal.fetch.http.body_memory import UNCOUNTED_BYTES, BodyMemory
 from shoal.fetch.http.decode import Decoder, is_known
@@ -111,12 +112,9 @@ class ImpersonatingClient:
         asked = _Asked(origin, url, method, headers, body, limits, address)
         if turn is None:
             return await self._exchange(asked, None, via)
+        began = monotonic()
         async with self._alone(origin.key):
-            began = monotonic()
-            wait = await turn.take(address)
             turn.timing.queue += monotonic() - began
-            if wait:
-                return NotSent(wait)
             return await self._exchange(asked, turn, via)
 
     @asynccontextmanager
@@ -145,13 +143,16 @@ class ImpersonatingClient:
 
     async def _exchange(
         self, asked: "_Asked", turn: SendTurn | None, via: ChosenExit | None
-    ) -> Response | Failure:
+    ) -> Response | Failure | NotSent:
         issued = self._pass_for(asked.origin, via)
         self._in_use[issued] += 1
+        if turn is not None:
+            issued.paced = PacedRequest(turn, asked.origin.key)
         try:
             return await self._exchange_with(issued, asked, turn, via)
         finally:
             self._in_use[issued] -= 1
+            issued.paced = None
             if not self._in_use[issued]:
                 del self._in_use[issued]
                 if via is not None and not via.keep:
@@ -159,25 +160,27 @@ class ImpersonatingClient:
 
     async def _exchange_with(
         self, issued: EgressPass, asked: "_Asked", turn: SendTurn | None, via: ChosenExit | None
-    ) -> Response | Failure:
+    ) -> Response | Failure | NotSent:
         limits = asked.limits
         issued.over = None
         timing = Timing() if turn is None else turn.timing
+        paced = issued.paced if turn is not None else None
         began = monotonic()
         try:
             async with asyncio.timeout(limits.total):
-                try:
-                    answer = await self._send(issued, asked)
-                finally:
-                    if turn is not None:  # also after a failure: it may have been sent just before that
-                        turn.sent()
-                if turn is not None:
-                    turn.answered()
+                answer = await self._send(issued, asked)
+                if paced is not None:
+                    paced.answered()
+                    began = paced.sent_at or began
                 timing.first_byte = monotonic() - began
                 found = await self._read(answer, asked.method, limits)
         except TimeoutError:
             return Failure(FailureClass.TIMEOUT, "no response, or not all of it, in time")
         except Exception as error:
+            if paced is not None:
+                paced.check()
+                if paced.not_sent:
+                    return NotSent(paced.not_sent)
             return self._failure(error, issued)
         if isinstance(found, Failure):
             return found
