@@ -1,6 +1,7 @@
 """A cut of the hostile web, and that its table tells the truth. `make hostile` runs all of it."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,19 @@ from tests.hostile.oracle import complaints
 from tests.hostile.private import contacted
 
 ROOT = Path(__file__).parents[2]
+# Beside other tests a worker may not look at a renderer for a while, in which a page fills this much; `make hostile`
+# runs alone and allows none of it.
+BUSY_BYTES = 768 << 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, group in GROUPS.items() if group.cut])
 async def test_every_case_ends_in_its_class_and_affects_no_other_host(name: str, tmp_path: Path) -> None:
     group = GROUPS[name]
-    crawled = await run(group.cut, tmp_path, group.terms)
+    terms = group.terms
+    if terms.renders:
+        terms = replace(terms, room=terms.room + BUSY_BYTES, child_room=terms.child_room + BUSY_BYTES)
+    crawled = await run(group.cut, tmp_path, terms)
     assert list(complaints(crawled, group.cut)) == []
 
 
