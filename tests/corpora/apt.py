@@ -26,7 +26,7 @@ def apt_get(*arguments: str, folder: Path | None = None) -> None:
 
 def _run(*arguments: str, folder: Path | None) -> None:
     subprocess.run(
-        ["apt-get", "-q", *arguments],
+        ["apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LONGEST / 2:.0f}", *arguments],
         cwd=folder,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         capture_output=True,

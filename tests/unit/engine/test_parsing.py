@@ -373,11 +373,11 @@ def test_a_failed_parse_runs_the_hook_and_then_ends_with_what_it_yields() -> Non
 
 def test_a_link_of_a_pool_that_is_not_served_makes_its_page_a_parse_error() -> None:
     bench = Bench(pools=Pools(exclusive=True))
-    link = Link.to(Request(url="http://a.test/app", pool="browser"))
+    link = Link.to(Request(url="http://a.test/app", pool="elsewhere"))
     bench.take()
     bench.parser.answer(lambda id: ParseResult(id, items=(ITEM,), requests=(FOUND.packed, link.packed)))
 
-    reason = "spider 'shop': no fetcher on this machine serves the pool 'browser'; known pools: http"
+    reason = "spider 'shop': no fetcher on this machine serves the pool 'elsewhere'; known pools: http"
     assert failures(bench.ledger.outcomes) == [("parse_error", reason)]
     assert bench.ledger.settled[0][0].links == (FOLLOWED,)
 
