@@ -12,7 +12,7 @@ An exit stands inside if its address is private, or if its line says so. Its own
 operator: it may be private, and never link-local or one where clouds serve credentials.
 
 Most proxies wait for a silent target longer than we wait for the proxy. So an exit that does not answer after
-it was told the target is asked something about itself. If it answers that, the target is at fault.
+it has received the target is asked something about itself. If it answers that, the target is at fault.
 """
 
 import asyncio
@@ -153,9 +153,9 @@ class ExitDialer:
     ) -> Failure:
         """Return whose fault it is that an exit has not answered: its own, or that of the target."""
         reader.transport.abort()
-        # A part of an answer is about the exit itself. SOCKS has answered before it is told the target.
         if not reader.has_target or reader.buffer:
             return protocols.proxy_error(why)
+        # An exit that speaks SOCKS has answered before it receives the target.
         if via.exit.scheme != "socks5" and not await self._is_alive(via, addresses, limits):
             return protocols.proxy_error(why)
         return Failure(FailureClass.CONNECT, f"no connection: exit: {why}")
@@ -220,7 +220,7 @@ class _Reader(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.buffer = b""
-        self.has_target = False  # the exit was told what to connect to
+        self.has_target = False  # the exit has received what to connect to
         self._arrived = asyncio.Event()
         self._lost: Exception | None = None
         self.transport: asyncio.Transport
