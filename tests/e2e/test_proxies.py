@@ -370,6 +370,40 @@ def test_a_plan_says_which_kind_of_exits_costs_less(pages: str, expected: str, t
     assert expected in ran.out, ran.out + ran.err
 
 
+def test_a_plan_has_the_prices_of_the_list(tmp_path: Path) -> None:
+    residential = "http://127.0.0.1:9 kind=residential price_gb=4.25"
+    rented = [f"http://127.0.0.{n}:9 kind=isp price_month=2.08" for n in range(2, 52)]
+    env = {"SHOAL_PROXY_LIST": "\n".join([residential, "http://127.0.0.1:8 price_gb=0.5", *rented])}
+    ran = shoal("plan", "--pages", "1e6", "--page-kb", "200", cwd=tmp_path, env=env)
+    for said in ("850.00 at 4.25 per GB", "104.00 for 50 at 2.08", "isp, paid by the address"):
+        assert said in ran.out, ran.out + ran.err
+    other = shoal("plan", "--pages", "1e6", "--page-kb", "200", "--gb-price", "1", cwd=tmp_path, env=env)
+    assert "200.00 at 1 per GB" in other.out
+    daily = shoal("plan", "--per-day", "1e6", "--page-kb", "200", cwd=tmp_path, env=env)
+    assert "25,500.00 at 4.25 per GB" in daily.out, daily.out
+    assert "50 for 104.00 per month" in daily.out
+
+
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_a_plan_has_the_traffic_and_the_price_that_a_crawl_has_paid_for(
+    kind: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        _, graph = await stack.enter_async_context(serving_graph(SHAPE))
+        [exit] = await stack.enter_async_context(proxies(tmp_path, "microsocks"))
+        env = {}
+        if kind == "fleet":
+            env["SHOAL_STORE"] = (await stack.enter_async_context(valkey(tmp_path / "valkey"))).dsn
+        line = f"{exit.line} kind=mobile price_gb=20"
+        ran = await crawl(graph, tmp_path, [line], "--max-pages", "20", env=env)
+        assert ran.code == 0, ran.err
+        [status] = shoal("status", "--json", cwd=tmp_path, env=env).json["crawls"]
+        planned = shoal("plan", "--json", cwd=tmp_path, env=env).json
+    assert planned["pages"] > 0
+    assert planned["page_bytes"] == pytest.approx(status["spending"]["bytes"] / status["counts"]["done"])
+    assert planned["traffic_cost"] == pytest.approx(20 * planned["traffic_bytes"] / 1e9)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -387,3 +421,24 @@ def test_a_list_that_cannot_work_is_explained_without_its_text(
     ran = shoal("crawl", "http://127.0.0.1:9/", *arguments, cwd=tmp_path)
     assert said in ran.err, ran.err
     assert "planted" not in ran.err + ran.out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"SHOAL_PROXY_LIST": "no-such-file"},
+        {"SHOAL_PROXY_LIST": "http://127.0.0.1:9", "SHOAL_PROXY_WHEN_REFUSED": "isp"},
+        {"SHOAL_PROXY_LIST": "http://127.0.0.1:9", "SHOAL_CRAWL_OVER_BUDGET": "isp"},
+        {"SHOAL_CRAWL_EXIT_KIND": "isp"},
+        {"SHOAL_CRAWL_CA_FILE": "no-such-file"},
+        {"SHOAL_CRAWL_NAMESERVERS": "a-name"},
+    ],
+)
+async def test_a_wrong_setting_costs_nothing_of_an_earlier_run(wrong: dict[str, str], tmp_path: Path) -> None:
+    async with serving_graph(Shape(pages=3, hosts=1)) as (_, graph):
+        command = ("crawl", str(SPIDER), graph.start, "--any-host", *QUICK)
+        assert (await asyncio.to_thread(shoal, *command, cwd=tmp_path)).code == 0
+        before = shoal("status", "--json", cwd=tmp_path).json["crawls"]
+        again = await asyncio.to_thread(shoal, *command, "--fresh", "--yes", cwd=tmp_path, env=wrong)
+    assert again.code == 1, again.err
+    assert shoal("status", "--json", cwd=tmp_path).json["crawls"] == before
