@@ -216,6 +216,7 @@ async def test_a_budget_stops_the_crawl_and_a_larger_one_resumes_it(tmp_path: Pa
         line = f"{exit.line} kind=residential price_gb=1000"
         first = await crawl(graph, tmp_path, [line], "--per-host", "1", env={"SHOAL_CRAWL_BUDGET": "0.01"})
         assert first.code == 0, first.err
+        assert "budget.nearly_spent" in first.err
         assert "budget.spent" in first.err
         fetched = len(fetches(await site.hits()))
         assert 0 < fetched < SHAPE.pages
@@ -231,6 +232,73 @@ async def test_a_budget_stops_the_crawl_and_a_larger_one_resumes_it(tmp_path: Pa
         assert again.code == 0
         assert (await crawl(graph, tmp_path, [line], env={"SHOAL_CRAWL_BUDGET": "10"})).code == 0
         await assert_complete(site, graph, tmp_path)
+
+
+@pytest.mark.slow
+async def test_a_budget_stops_all_workers_and_a_larger_one_resumes_the_crawl(tmp_path: Path) -> None:
+    async with (
+        serving_graph(Shape(pages=120, hosts=3)) as (site, graph),
+        proxies(tmp_path, "microsocks") as [exit],
+        valkey(tmp_path / "valkey") as server,
+    ):
+        settings = {
+            "SHOAL_PROXY_LIST": f"{exit.line} kind=residential price_gb=1000",
+            "SHOAL_CRAWL_BUDGET": "0.01",
+        }
+        with Fleet(server.dsn, tmp_path, settings=settings) as fleet:
+            submitted = await asyncio.to_thread(fleet.submit, graph.start, "--per-host", "1")
+            assert submitted.code == 0, submitted.err
+            workers = [fleet.start("--until-done") for _ in range(2)]
+            assert [await fleet.ended(worker) for worker in workers] == [0, 0], fleet.logs()
+            assert "budget.nearly_spent" in fleet.logs()
+            assert "budget.spent" in fleet.logs()
+            fetched = len(fetches(await site.hits()))
+            assert 0 < fetched < 120
+            [status] = shoal("status", "--json", cwd=tmp_path, env=fleet.env).json["crawls"]
+            assert 1.0 <= status["spending"]["budget_share"] < 5.0, "what was in flight came on top"
+            larger = {**fleet.env, "SHOAL_CRAWL_BUDGET": "10"}
+            again = await asyncio.to_thread(
+                shoal, "submit", str(SPIDER), graph.start, "--any-host", *QUICK, cwd=tmp_path, env=larger
+            )
+            assert again.code == 0, again.err
+            assert await fleet.ended(fleet.start("--until-done")) == 0, fleet.logs()
+            assert_same("fetched", fetches(await site.hits()).elements(), graph.expected().fetched)
+            assert_fleet_items(fleet, graph)
+
+
+@pytest.mark.parametrize("kind", ["folder", pytest.param("fleet", marks=pytest.mark.slow)])
+async def test_a_spent_budget_leads_to_cheaper_exits(kind: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        site, graph = await stack.enter_async_context(serving_graph(SHAPE))
+        dear, cheap = await stack.enter_async_context(proxies(tmp_path, "microsocks", "microsocks"))
+        lines = [
+            f"{dear.line} kind=residential price_gb=1000 name=dear",
+            f"{cheap.line} kind=datacenter name=cheap",
+        ]
+        env = {
+            "SHOAL_CRAWL_EXIT_KIND": "residential",
+            "SHOAL_CRAWL_BUDGET": "0.01",
+            "SHOAL_CRAWL_OVER_BUDGET": "datacenter",
+        }
+        if kind == "folder":
+            ran = await crawl(graph, tmp_path, lines, "--per-host", "1", env=env)
+            assert ran.code == 0, ran.err
+            told = ran.err
+        else:
+            server = await stack.enter_async_context(valkey(tmp_path / "valkey"))
+            settings = {**env, "SHOAL_PROXY_LIST": "\n".join(lines)}
+            with Fleet(server.dsn, tmp_path, settings=settings) as fleet:
+                submitted = await asyncio.to_thread(fleet.submit, graph.start, "--per-host", "1")
+                assert submitted.code == 0, submitted.err
+                workers = [fleet.start("--until-done") for _ in range(2)]
+                assert [await fleet.ended(worker) for worker in workers] == [0, 0], fleet.logs()
+                told, env = fleet.logs(), fleet.env
+        assert_same("fetched", fetches(await site.hits()).elements(), graph.expected().fetched)
+        [status] = shoal("status", "--json", cwd=tmp_path, env=env).json["crawls"]
+    assert "budget.spent" in told
+    by_exit = status["spending"]["by_exit"]
+    assert by_exit["cheap"] > 0, status
+    assert 10_000 <= by_exit["dear"] < 50_000
 
 
 @pytest.mark.slow
