@@ -351,7 +351,7 @@ async def test_workers_divide_the_exits_among_themselves(tmp_path: Path) -> None
     async with (
         serving_graph(Shape(pages=240, hosts=4)) as (_, graph),
         proxies(tmp_path, *["microsocks"] * 4) as exits,
-        valkey(tmp_path / "valkey") as server,
+        valkey(tmp_path / "valkey", "--appendonly", "yes") as server,
     ):
         settings = {
             "SHOAL_PROXY_LIST": "\n".join(exit.line for exit in exits),
@@ -371,6 +371,10 @@ async def test_workers_divide_the_exits_among_themselves(tmp_path: Path) -> None
                 " (SELECT worker, exit FROM attempts WHERE exit <> '' ORDER BY started_at DESC LIMIT 60)"
                 " GROUP BY worker"
             )
+            stored = b"".join(path.read_bytes() for path in (tmp_path / "valkey").rglob("*.aof"))
+            assert b"secret-" not in stored, "nor does the store have a password"
+            assert exits[0].name.encode() in stored, "it has been searched"
+            assert "secret-" not in fleet.logs()
             rows = shoal("sql", query, "--json", cwd=folder, env=fleet.env).json["rows"]
     [first, second] = [set(exits) for _, exits in rows]
     assert first
