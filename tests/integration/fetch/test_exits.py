@@ -175,6 +175,29 @@ async def test_an_exit_inside_is_given_the_checked_address_and_never_the_name() 
     assert found.failure_class is FailureClass.REFUSED
 
 
+class BothFamilies(Names):
+    async def resolve(self, host: str) -> Answer:
+        return ("::1", "127.0.0.1") if host == "both.example" else await super().resolve(host)
+
+
+@pytest.mark.parametrize("refusal", [b"503 X", b"403 X"])
+async def test_an_exit_inside_without_ipv6_is_given_the_other_address(refusal: bytes) -> None:
+    async def without_ipv6(peer: Peer) -> None:
+        target = (await peer.request()).split(b" ")[1]
+        if target.startswith(b"["):
+            await peer.send(b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % refusal)
+            return
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        await peer.request()
+        await peer.send(OK)
+
+    async with raw_server(without_ipv6) as proxy, open_client(BothFamilies()) as client:
+        found = await fetch(client, "http://both.example/", f"http://127.0.0.1:{proxy.port}")
+    assert isinstance(found, Response), found
+    assert found.address == "127.0.0.1"
+    assert [request.split(b" ")[1] for request in proxy.requests] == [b"[::1]:80", b"127.0.0.1:80", b"/"]
+
+
 async def test_an_exit_outside_gets_the_name_and_nothing_is_looked_up_here() -> None:
     names = Names()
     async with raw_server(replies(answer(b"page"))) as proxy, open_client(names) as client:

@@ -18,7 +18,7 @@ it has received the target is asked something about itself. If it answers that, 
 import asyncio
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from ipaddress import ip_address
 from time import monotonic
@@ -83,10 +83,32 @@ class ExitDialer:
         if not _may_be_exit(addresses):
             return protocols.proxy_error("its address is link-local or serves credentials: not allowed")
         inside = exit.inside if exit.inside is not None else _is_private(addresses)
-        target = await self._target(host, inside=inside)
-        if isinstance(target, Failure):
-            return target
+        targets = await self._targets(host, inside=inside)
+        if isinstance(targets, Failure):
+            return targets
         absolute = may_be_absolute and exit.scheme != "socks5" and not inside and not exit.tunnel
+        opened: Tunnel | Failure | None = None
+        for target in targets:
+            opened = await self._open(via, addresses, target, port, limits, absolute=absolute)
+            if isinstance(opened, Tunnel):
+                return replace(opened, address=target if inside else "")
+            if opened.failure_class is not FailureClass.CONNECT and opened.status != protocols.TARGET_REFUSED:
+                return opened  # another address of the target would not help
+        assert opened is not None
+        return opened
+
+    async def _open(
+        self,
+        via: ChosenExit,
+        addresses: Sequence[str],
+        target: str,
+        port: int,
+        limits: FetchLimits,
+        *,
+        absolute: bool,
+    ) -> Tunnel | Failure:
+        """Connect to an exit, and let it connect to one address or name."""
+        exit = via.exit
         try:
             async with asyncio.timeout(limits.connect):
                 reader = await _connect(addresses, exit.port)
@@ -117,14 +139,18 @@ class ExitDialer:
             reader.transport.abort()
             return failure
         reader.transport.pause_reading()
-        return Tunnel(reader.transport, target if inside else "", absolute)
+        return Tunnel(reader.transport, "", absolute)
 
-    async def _target(self, host: str, *, inside: bool) -> str | Failure:
-        """Return what the exit has to connect to."""
+    async def _targets(self, host: str, *, inside: bool) -> Sequence[str] | Failure:
+        """Return what the exit has to connect to: a name, or the first address of each family."""
         if not inside:
-            return check_name_for_exit(host) or host
+            return check_name_for_exit(host) or (host,)
         addresses = await resolve_allowed(self._resolver, self._guard, host)
-        return addresses if isinstance(addresses, Failure) else addresses[0]
+        if isinstance(addresses, Failure):
+            return addresses
+        # The exit may have IPv4 alone, although we have both.
+        other = [address for address in addresses if (":" in address) != (":" in addresses[0])]
+        return (addresses[0], *other[:1])
 
     async def _handshake(
         self, reader: "_Reader", via: ChosenExit, target: str, port: int, *, absolute: bool
