@@ -216,6 +216,7 @@ async def test_a_budget_stops_the_crawl_and_a_larger_one_resumes_it(tmp_path: Pa
         line = f"{exit.line} kind=residential price_gb=1000"
         first = await crawl(graph, tmp_path, [line], "--per-host", "1", env={"SHOAL_CRAWL_BUDGET": "0.01"})
         assert first.code == 0, first.err
+        assert "budget.nearly_spent" in first.err
         assert "budget.spent" in first.err
         fetched = len(fetches(await site.hits()))
         assert 0 < fetched < SHAPE.pages
@@ -231,6 +232,73 @@ async def test_a_budget_stops_the_crawl_and_a_larger_one_resumes_it(tmp_path: Pa
         assert again.code == 0
         assert (await crawl(graph, tmp_path, [line], env={"SHOAL_CRAWL_BUDGET": "10"})).code == 0
         await assert_complete(site, graph, tmp_path)
+
+
+@pytest.mark.slow
+async def test_a_budget_stops_all_workers_and_a_larger_one_resumes_the_crawl(tmp_path: Path) -> None:
+    async with (
+        serving_graph(Shape(pages=120, hosts=3)) as (site, graph),
+        proxies(tmp_path, "microsocks") as [exit],
+        valkey(tmp_path / "valkey") as server,
+    ):
+        settings = {
+            "SHOAL_PROXY_LIST": f"{exit.line} kind=residential price_gb=1000",
+            "SHOAL_CRAWL_BUDGET": "0.01",
+        }
+        with Fleet(server.dsn, tmp_path, settings=settings) as fleet:
+            submitted = await asyncio.to_thread(fleet.submit, graph.start, "--per-host", "1")
+            assert submitted.code == 0, submitted.err
+            workers = [fleet.start("--until-done") for _ in range(2)]
+            assert [await fleet.ended(worker) for worker in workers] == [0, 0], fleet.logs()
+            assert "budget.nearly_spent" in fleet.logs()
+            assert "budget.spent" in fleet.logs()
+            fetched = len(fetches(await site.hits()))
+            assert 0 < fetched < 120
+            [status] = shoal("status", "--json", cwd=tmp_path, env=fleet.env).json["crawls"]
+            assert 1.0 <= status["spending"]["budget_share"] < 5.0, "what was in flight came on top"
+            larger = {**fleet.env, "SHOAL_CRAWL_BUDGET": "10"}
+            again = await asyncio.to_thread(
+                shoal, "submit", str(SPIDER), graph.start, "--any-host", *QUICK, cwd=tmp_path, env=larger
+            )
+            assert again.code == 0, again.err
+            assert await fleet.ended(fleet.start("--until-done")) == 0, fleet.logs()
+            assert_same("fetched", fetches(await site.hits()).elements(), graph.expected().fetched)
+            assert_fleet_items(fleet, graph)
+
+
+@pytest.mark.parametrize("kind", ["folder", pytest.param("fleet", marks=pytest.mark.slow)])
+async def test_a_spent_budget_leads_to_cheaper_exits(kind: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        site, graph = await stack.enter_async_context(serving_graph(SHAPE))
+        dear, cheap = await stack.enter_async_context(proxies(tmp_path, "microsocks", "microsocks"))
+        lines = [
+            f"{dear.line} kind=residential price_gb=1000 name=dear",
+            f"{cheap.line} kind=datacenter name=cheap",
+        ]
+        env = {
+            "SHOAL_CRAWL_EXIT_KIND": "residential",
+            "SHOAL_CRAWL_BUDGET": "0.01",
+            "SHOAL_CRAWL_OVER_BUDGET": "datacenter",
+        }
+        if kind == "folder":
+            ran = await crawl(graph, tmp_path, lines, "--per-host", "1", env=env)
+            assert ran.code == 0, ran.err
+            told = ran.err
+        else:
+            server = await stack.enter_async_context(valkey(tmp_path / "valkey"))
+            settings = {**env, "SHOAL_PROXY_LIST": "\n".join(lines)}
+            with Fleet(server.dsn, tmp_path, settings=settings) as fleet:
+                submitted = await asyncio.to_thread(fleet.submit, graph.start, "--per-host", "1")
+                assert submitted.code == 0, submitted.err
+                workers = [fleet.start("--until-done") for _ in range(2)]
+                assert [await fleet.ended(worker) for worker in workers] == [0, 0], fleet.logs()
+                told, env = fleet.logs(), fleet.env
+        assert_same("fetched", fetches(await site.hits()).elements(), graph.expected().fetched)
+        [status] = shoal("status", "--json", cwd=tmp_path, env=env).json["crawls"]
+    assert "budget.spent" in told
+    by_exit = status["spending"]["by_exit"]
+    assert by_exit["cheap"] > 0, status
+    assert 10_000 <= by_exit["dear"] < 50_000
 
 
 @pytest.mark.slow
@@ -283,7 +351,7 @@ async def test_workers_divide_the_exits_among_themselves(tmp_path: Path) -> None
     async with (
         serving_graph(Shape(pages=240, hosts=4)) as (_, graph),
         proxies(tmp_path, *["microsocks"] * 4) as exits,
-        valkey(tmp_path / "valkey") as server,
+        valkey(tmp_path / "valkey", "--appendonly", "yes") as server,
     ):
         settings = {
             "SHOAL_PROXY_LIST": "\n".join(exit.line for exit in exits),
@@ -303,6 +371,10 @@ async def test_workers_divide_the_exits_among_themselves(tmp_path: Path) -> None
                 " (SELECT worker, exit FROM attempts WHERE exit <> '' ORDER BY started_at DESC LIMIT 60)"
                 " GROUP BY worker"
             )
+            stored = b"".join(path.read_bytes() for path in (tmp_path / "valkey").rglob("*.aof"))
+            assert b"secret-" not in stored, "nor does the store have a password"
+            assert exits[0].name.encode() in stored, "it has been searched"
+            assert "secret-" not in fleet.logs()
             rows = shoal("sql", query, "--json", cwd=folder, env=fleet.env).json["rows"]
     [first, second] = [set(exits) for _, exits in rows]
     assert first
@@ -370,6 +442,40 @@ def test_a_plan_says_which_kind_of_exits_costs_less(pages: str, expected: str, t
     assert expected in ran.out, ran.out + ran.err
 
 
+def test_a_plan_has_the_prices_of_the_list(tmp_path: Path) -> None:
+    residential = "http://127.0.0.1:9 kind=residential price_gb=4.25"
+    rented = [f"http://127.0.0.{n}:9 kind=isp price_month=2.08" for n in range(2, 52)]
+    env = {"SHOAL_PROXY_LIST": "\n".join([residential, "http://127.0.0.1:8 price_gb=0.5", *rented])}
+    ran = shoal("plan", "--pages", "1e6", "--page-kb", "200", cwd=tmp_path, env=env)
+    for said in ("850.00 at 4.25 per GB", "104.00 for 50 at 2.08", "isp, paid by the address"):
+        assert said in ran.out, ran.out + ran.err
+    other = shoal("plan", "--pages", "1e6", "--page-kb", "200", "--gb-price", "1", cwd=tmp_path, env=env)
+    assert "200.00 at 1 per GB" in other.out
+    daily = shoal("plan", "--per-day", "1e6", "--page-kb", "200", cwd=tmp_path, env=env)
+    assert "25,500.00 at 4.25 per GB" in daily.out, daily.out
+    assert "50 for 104.00 per month" in daily.out
+
+
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_a_plan_has_the_traffic_and_the_price_that_a_crawl_has_paid_for(
+    kind: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        _, graph = await stack.enter_async_context(serving_graph(SHAPE))
+        [exit] = await stack.enter_async_context(proxies(tmp_path, "microsocks"))
+        env = {}
+        if kind == "fleet":
+            env["SHOAL_STORE"] = (await stack.enter_async_context(valkey(tmp_path / "valkey"))).dsn
+        line = f"{exit.line} kind=mobile price_gb=20"
+        ran = await crawl(graph, tmp_path, [line], "--max-pages", "20", env=env)
+        assert ran.code == 0, ran.err
+        [status] = shoal("status", "--json", cwd=tmp_path, env=env).json["crawls"]
+        planned = shoal("plan", "--json", cwd=tmp_path, env=env).json
+    assert planned["pages"] > 0
+    assert planned["page_bytes"] == pytest.approx(status["spending"]["bytes"] / status["counts"]["done"])
+    assert planned["traffic_cost"] == pytest.approx(20 * planned["traffic_bytes"] / 1e9)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -387,3 +493,24 @@ def test_a_list_that_cannot_work_is_explained_without_its_text(
     ran = shoal("crawl", "http://127.0.0.1:9/", *arguments, cwd=tmp_path)
     assert said in ran.err, ran.err
     assert "planted" not in ran.err + ran.out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"SHOAL_PROXY_LIST": "no-such-file"},
+        {"SHOAL_PROXY_LIST": "http://127.0.0.1:9", "SHOAL_PROXY_WHEN_REFUSED": "isp"},
+        {"SHOAL_PROXY_LIST": "http://127.0.0.1:9", "SHOAL_CRAWL_OVER_BUDGET": "isp"},
+        {"SHOAL_CRAWL_EXIT_KIND": "isp"},
+        {"SHOAL_CRAWL_CA_FILE": "no-such-file"},
+        {"SHOAL_CRAWL_NAMESERVERS": "a-name"},
+    ],
+)
+async def test_a_wrong_setting_costs_nothing_of_an_earlier_run(wrong: dict[str, str], tmp_path: Path) -> None:
+    async with serving_graph(Shape(pages=3, hosts=1)) as (_, graph):
+        command = ("crawl", str(SPIDER), graph.start, "--any-host", *QUICK)
+        assert (await asyncio.to_thread(shoal, *command, cwd=tmp_path)).code == 0
+        before = shoal("status", "--json", cwd=tmp_path).json["crawls"]
+        again = await asyncio.to_thread(shoal, *command, "--fresh", "--yes", cwd=tmp_path, env=wrong)
+    assert again.code == 1, again.err
+    assert shoal("status", "--json", cwd=tmp_path).json["crawls"] == before

@@ -1,4 +1,4 @@
-"""A host that refuses the addresses of some exits: the others are used for it, and people can see why."""
+"""Hosts that refuse the addresses of exits, or are gone: what that means for them, for others and for exits."""
 
 import asyncio
 from collections import Counter
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.command import PRIVATE, Ran, shoal
 from tests.fleet_crawl import Fleet
-from tests.servers.proxies import Login, Microsocks, proxy_server
+from tests.servers.process import deaf_port
+from tests.servers.proxies import Login, Make, Microsocks, Tinyproxy, proxy_server
 from tests.servers.redis import valkey
 from tests.site.raw import Peer, answer, raw_server
 
@@ -109,3 +110,56 @@ async def test_a_host_that_refuses_addresses_is_asked_through_exits_of_another_k
     # Five make a spike; those in flight and those of the other worker come on top.
     assert site.refused.total() < PAGES / 2
     assert "secret-" not in ran.err + told.out + trace.out
+
+
+async def refuse_all(peer: Peer) -> None:
+    while True:
+        path = (await peer.request()).split(b" ")[1].decode()
+        await peer.send(answer(b"no", status=404 if path == "/robots.txt" else 403))
+
+
+async def serve_all(peer: Peer) -> None:
+    while True:
+        if (await peer.request()).startswith(b"GET /robots.txt "):
+            await peer.send(answer(b"", status=404))
+        else:
+            await peer.send(answer(b"<title>page</title>", headers=(("Content-Type", "text/html"),)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "make"), [("folder", Tinyproxy), ("fleet", Microsocks)])
+async def test_hosts_that_no_exit_gets_pages_from_end_and_cost_no_other_host(
+    kind: str, make: Make, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        good = await stack.enter_async_context(raw_server(serve_all))
+        refusing = await stack.enter_async_context(raw_server(refuse_all))
+        gone = stack.enter_context(deaf_port())
+        proxy = await stack.enter_async_context(proxy_server(make, tmp_path / "proxy", Login()))
+        # More than an exit that rests at a host is asked for, and more failures than let an exit rest.
+        urls = [refusing.url(f"/{n}") for n in range(8)] + [f"http://127.0.0.1:{gone}/{n}" for n in range(8)]
+        (tmp_path / "seeds.txt").write_text("\n".join([*urls, *(good.url(f"/{n}") for n in range(8))]))
+        env = {
+            **PRIVATE,
+            "SHOAL_PROXY_LIST": f"{proxy.line} name=exit",
+            "SHOAL_PROXY_COOL_OFF": "0.5",
+            "SHOAL_FETCH_CONNECT": "0.5",
+            "SHOAL_RETRY_MAX_RETRIES": "1",
+        }
+        if kind == "fleet":
+            env["SHOAL_STORE"] = (await stack.enter_async_context(valkey(tmp_path / "valkey"))).dsn
+        quick = ("--seeds", "seeds.txt", "--allow-private", "--rate", "0", "--out", "items.jsonl")
+        if kind == "folder":
+            ran = await asyncio.to_thread(shoal, "crawl", *quick, cwd=tmp_path, env=env, timeout=100)
+            assert ran.code in (0, 2), ran.err
+        else:
+            with Fleet(env["SHOAL_STORE"], tmp_path, settings=env) as fleet:
+                submitted = await asyncio.to_thread(shoal, "submit", *quick, cwd=tmp_path, env=fleet.env)
+                assert submitted.code == 0, submitted.err
+                workers = [fleet.start("--until-done") for _ in range(2)]
+                assert [await fleet.ended(worker) for worker in workers] == [0, 0], fleet.logs()
+        [crawled] = shoal("status", "--json", cwd=tmp_path, env=env).json["crawls"]
+        [exit] = shoal("proxy", "list", "--json", cwd=tmp_path, env=env).json["exits"]
+    assert (crawled["counts"]["done"], crawled["counts"]["dead"]) == (8, 16), crawled
+    assert crawled["dead_by_class"] == {"connect": 8, "ip_blocked": 8}
+    assert (exit["name"], exit["state"], exit["cause"]) == ("exit", "in use", "")

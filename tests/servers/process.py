@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -78,6 +78,20 @@ def refusing_port() -> Iterator[int]:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
+
+
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """Open a port that answers no attempt to connect: its queue is full, and the kernel drops the rest."""
+    with ExitStack() as stack:
+        deaf = stack.enter_context(socket.socket())
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(4):
+            caller = stack.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(deaf.getsockname())
+        yield deaf.getsockname()[1]
 
 
 def program(name: str, package: str, *, folders: str = "") -> str:

@@ -32,6 +32,7 @@ from shoal.engine.crawl_options import (
 )
 from shoal.engine.fetchers import (
     Pools,
+    check_fetching,
     check_seed_pools,
     check_waiting_pools,
     open_exits,
@@ -173,6 +174,9 @@ class Embedded:
     async def open_crawl(self, spider: SpiderDescription, settings: Settings) -> AsyncIterator[OpenCrawl]:
         plan, name = self._plan, crawl_name(self._plan, spider)
         cookies = start_cookies(settings.crawl, self._seeds)
+        # Before anything is changed: a setting that cannot work must not cost the pages of an earlier run.
+        exits = open_exits(settings.proxies, worker=self.holder, records=self._store.exits)
+        check_fetching(settings, exits)
         async with self._store.work(fsync=settings.crawl.fsync, stay=self._stay) as owned:
             frontier = owned.frontier
             self._working = owned
@@ -222,7 +226,6 @@ class Embedded:
             jar.put(cookies, time.time())
             limit = settings.crawl.max_pages
             rejects = owned.rejects_file(name)
-            exits = open_exits(settings.proxies, worker=self.holder, records=self._store.exits)
             ledger = None if exits is None else open_ledger(name, settings.crawl, self._store.exits)
             learned = LearnedLevels(self._store.levels)
             yield OpenCrawl(

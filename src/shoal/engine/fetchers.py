@@ -325,8 +325,7 @@ async def open_levels(
     """
     crawl = settings.crawl
     hosts = host_levels(settings)
-    if crawl.http2 or IMPERSONATE in (crawl.level, *hosts.values()):
-        load_wreq()
+    check_client(settings)
     if not can_impersonate():
         yield ClientLevels(client, level=crawl.level, hosts=hosts)
         return
@@ -459,6 +458,22 @@ def exit_wishes(settings: Settings) -> ExitWishes:
             for host, block in settings.hosts.items()
         },
     )
+
+
+def check_fetching(settings: Settings, exits: ExitPool | None) -> None:
+    """Raise `Misconfigured` if what the settings say about exits, clients and name servers cannot work."""
+    check_wishes(exits, exit_wishes(settings))
+    if exits is not None:
+        check_downgrade(exits, settings.crawl)
+    check_client(settings)
+    nameservers_of(settings.crawl)
+    ca_file_of(settings.crawl)
+
+
+def check_client(settings: Settings) -> None:
+    """Raise `Misconfigured` if the settings ask for a client whose package is not installed."""
+    if settings.crawl.http2 or IMPERSONATE in (settings.crawl.level, *host_levels(settings).values()):
+        load_wreq()
 
 
 def check_downgrade(exits: ExitPool, settings: CrawlSettings) -> None:

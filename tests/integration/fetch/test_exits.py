@@ -1,11 +1,13 @@
 """Our client through real proxies, and through some that misbehave."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.servers.process import deaf_port
 from tests.servers.proxies import Login, Make, Microsocks, ProxyServer, Squid, Tinyproxy, proxy_server
 from tests.site.certificates import Authority, make_authority
 from tests.site.raw import OK, Handler, Peer, answer, raw_server, replies
@@ -21,6 +23,9 @@ from shoal.model.page import Response
 
 LIMITS = FetchLimits(connect=5.0, tls=5.0, first_byte=5.0, idle=5.0, total=20.0)
 QUICK = FetchLimits(connect=0.3, tls=2.0, first_byte=2.0, idle=2.0, total=5.0)
+
+
+DEAF = FetchLimits(connect=1.0, tls=2.0, first_byte=2.0, idle=2.0, total=10.0)
 
 
 class Names:
@@ -105,6 +110,45 @@ async def test_a_port_that_refuses_is_the_fault_of_the_target(proxy: ProxyServer
     assert found.failure_class is FailureClass.CONNECT, found
 
 
+async def test_a_target_that_does_not_accept_is_not_the_fault_of_the_exit(proxy: ProxyServer) -> None:
+    with deaf_port() as port:
+        url = f"http://127.0.0.1:{port}/"
+        async with open_client() as client:
+            for _ in range(2):
+                found = await fetch(client, url, proxy.line, DEAF)
+                assert isinstance(found, Failure)
+                assert found.failure_class is FailureClass.CONNECT, found
+            proxy.signal(signal.SIGSTOP)
+            try:
+                stopped = await fetch(client, url, f"{proxy.line} name=stopped", DEAF)
+            finally:
+                proxy.signal(signal.SIGCONT)
+    assert isinstance(stopped, Failure)
+    assert stopped.failure_class is FailureClass.PROXY_ERROR, stopped
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_an_exit_that_answers_about_itself_is_not_at_fault_for_a_target_it_is_silent_about(
+    closes: bool,
+) -> None:
+    asked: list[bytes] = []
+
+    async def proxy_of_one_target(peer: Peer) -> None:
+        asked.append(await peer.request())
+        if asked[-1].startswith(b"OPTIONS * HTTP/1.1\r\n"):
+            await peer.send(answer(b"", status=400))
+        elif not closes:
+            await peer.hang()
+
+    async with raw_server(proxy_of_one_target) as proxy, open_client() as client:
+        for _ in range(3):
+            found = await fetch(client, "https://127.0.0.1/", f"http://u:p@127.0.0.1:{proxy.port}", QUICK)
+            assert isinstance(found, Failure)
+            assert found.failure_class is FailureClass.CONNECT, found
+    assert sum(request.startswith(b"OPTIONS") for request in asked) == 1, "it is known for a while"
+    assert all(b"Proxy-Authorization: Basic dTpw" in request for request in asked)
+
+
 async def test_an_https_proxy_has_tls_in_tls(tmp_path: Path, authority: Authority) -> None:
     certificate, key = authority.issue("IP:127.0.0.1")
     squid = Squid(tmp_path / "squid", Login(), (certificate, key))
@@ -129,6 +173,29 @@ async def test_an_exit_inside_is_given_the_checked_address_and_never_the_name() 
     assert [request.split(b" ")[1] for request in proxy.requests] == [b"127.0.0.1:443"]
     assert isinstance(found, Failure)
     assert found.failure_class is FailureClass.REFUSED
+
+
+class BothFamilies(Names):
+    async def resolve(self, host: str) -> Answer:
+        return ("::1", "127.0.0.1") if host == "both.example" else await super().resolve(host)
+
+
+@pytest.mark.parametrize("refusal", [b"503 X", b"403 X"])
+async def test_an_exit_inside_without_ipv6_is_given_the_other_address(refusal: bytes) -> None:
+    async def without_ipv6(peer: Peer) -> None:
+        target = (await peer.request()).split(b" ")[1]
+        if target.startswith(b"["):
+            await peer.send(b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % refusal)
+            return
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        await peer.request()
+        await peer.send(OK)
+
+    async with raw_server(without_ipv6) as proxy, open_client(BothFamilies()) as client:
+        found = await fetch(client, "http://both.example/", f"http://127.0.0.1:{proxy.port}")
+    assert isinstance(found, Response), found
+    assert found.address == "127.0.0.1"
+    assert [request.split(b" ")[1] for request in proxy.requests] == [b"[::1]:80", b"127.0.0.1:80", b"/"]
 
 
 async def test_an_exit_outside_gets_the_name_and_nothing_is_looked_up_here() -> None:
@@ -200,7 +267,8 @@ async def test_the_answer_to_connect_says_whose_fault_it_is(
     [
         (b"\x05\xff", FailureClass.PROXY_ERROR, 407),
         (b"\x05\x02\x01\x01", FailureClass.PROXY_ERROR, 407),
-        (b"\x05\x02\x01\x00\x05\x02\x00\x01\0\0\0\0\0\0", FailureClass.PROXY_ERROR, 0),
+        (b"\x05\x02\x01\x00\x05\x02\x00\x01\0\0\0\0\0\0", FailureClass.PROXY_ERROR, 403),
+        (b"\x05\x02\x01\x00", FailureClass.CONNECT, 0),  # silent about the target alone
         (b"\x05\x02\x01\x00\x05\x05\x00\x01\0\0\0\0\0\0", FailureClass.CONNECT, 0),
         (b"\x05\x00\x05\x01\x00\x01\0\0\0\0\0\0", FailureClass.CONNECT, 0),
         (b"\x05\x00\x05\x00\x00\x09\0\0\0\0\0\0", FailureClass.PROXY_ERROR, 0),

@@ -79,10 +79,17 @@ async def test_a_kind_that_no_exit_has_is_given_up_with_the_reason() -> None:
     assert not attempt.sent
 
 
-async def test_a_fault_of_every_exit_charges_no_attempt_until_there_were_too_many() -> None:
+async def test_a_fault_of_every_exit_is_never_counted() -> None:
     gone = Failure(FailureClass.PROXY_ERROR, "exit: gone")
+    attempt = await fetcher(Web(us=gone, de=gone, own=gone)).attempt(lease(rests=1_000))
+    assert isinstance(attempt.outcome, Released)
+    assert not attempt.sent
+
+
+async def test_a_url_that_every_exit_refuses_is_not_charged_until_that_was_too_often() -> None:
+    refused = Failure(FailureClass.PROXY_ERROR, "exit: CONNECT refused, status 403", 403)
     for rests, expected in ((0, Retry), (19, Retry), (20, Dead)):
-        attempt = await fetcher(Web(us=gone, de=gone, own=gone)).attempt(lease(rests=rests))
+        attempt = await fetcher(Web(us=refused, de=refused, own=refused)).attempt(lease(rests=rests))
         assert isinstance(attempt.outcome, expected)
         if isinstance(attempt.outcome, Retry):
             assert (attempt.outcome.charged, attempt.outcome.rest) == (False, 0.0), "nor is the host paused"

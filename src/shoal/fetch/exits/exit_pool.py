@@ -5,6 +5,10 @@ none is left it waits in the frontier without losing an attempt. Where an exit s
 target, a second exit is asked before the target is blamed. When every exit rests, nothing is sent, nothing
 is given up, and the log says so once.
 
+An exit may also rest at one host: because the host turns it away, or because the exit refuses the host. If
+every exit does, its requests wait at first (`PATIENT_RESTS`). After that they are sent, and end as they would
+without exits: a host that is gone must not keep a crawl from finishing.
+
 Health is shared through the store. Every process merges what it has seen about once a second, and takes
 over what others have merged. There is no task for that: the request that finds it due does it. Between two
 merges a process decides by what it has seen itself.
@@ -26,8 +30,9 @@ from shoal.model.adaptive_delay import Signal, is_block
 from shoal.model.exits import choice
 from shoal.model.exits.choice import ExitSession, Rotation
 from shoal.model.exits.exit import ChosenExit, Exit, ExitWish, login, matches
-from shoal.model.exits.health import is_out, needs_probe, ready_at
+from shoal.model.exits.health import UNHEALTHY, is_out, needs_probe, ready_at
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import OTHER_EXIT_S
 from shoal.model.page import NotSent, Response
 from shoal.model.settings import ProxySettings
 
@@ -38,7 +43,8 @@ BUSY_WAIT_S = 5.0  # for a connection of a busy exit; then the request goes back
 OUT_WAIT_S = 30.0  # longest wait in the frontier while all exits rest
 MIN_WAIT_S = 0.5
 MAX_HOSTS = 20_000  # whose sessions are remembered
-HOSTS_IN_A_ROW = 5  # that an exit cannot reach, after which it is the exit's fault
+HOSTS_IN_A_ROW = 5  # that an exit cannot reach or refuses, after which it is the exit's fault
+PATIENT_RESTS = 2  # in a row, that requests wait for where every exit rests
 GATEWAY_CONNECTIONS = 100  # where every request has another address
 # The connection was there, and then the exit or the target failed: counted at this host alone.
 _AT_HOST = (FailureClass.TIMEOUT, FailureClass.TRUNCATED, FailureClass.TLS, FailureClass.PROTOCOL)
@@ -80,6 +86,7 @@ class ExitPool:
         self._unreached: defaultdict[str, set[str]] = defaultdict(set)
         self._freed = asyncio.Event()
         self._exhausted = False
+        self._exhausted_hosts: set[str] = set()  # at which every exit rested when one was last wanted
         self._matching = lru_cache(maxsize=256)(self._find_matching)
 
     @property
@@ -115,7 +122,9 @@ class ExitPool:
                 reason = f"no exit is configured with {wish}: see shoal proxy list"
                 return Failure(FailureClass.REFUSED, reason), None
             if isinstance(via, _Wait):
-                return (NotSent(via.seconds) if last is None else last), suspect
+                if last is None:
+                    return NotSent(via.seconds), suspect
+                return (NotSent(OTHER_EXIT_S) if _is_own_fault(last) else last), suspect
             try:
                 answer = await call(via)
             finally:
@@ -128,7 +137,7 @@ class ExitPool:
                 self._charge(via, host, wish, answer)
                 last = answer
                 if len(tried) >= MAX_EXITS_PER_ATTEMPT:
-                    return answer, via
+                    return (NotSent(OTHER_EXIT_S) if _is_own_fault(answer) else answer), via
             elif suspect is None and _may_be_the_exit(answer) and self._has_other(host, wish, tried):
                 suspect, last = via, answer
             else:
@@ -191,11 +200,14 @@ class ExitPool:
         if not (matching := self._matching(wish)):
             return None
         ready, wait = self._ready(matching, host, tried, now)
+        if not ready and not tried:
+            ready = self._resting_at_host(matching, host, now)
         if not ready:
             if not tried:
-                self._note_exhausted(len(matching), wait)
+                self._note_exhausted(matching, host, wait, now)
             return _Wait(wait)
         self._exhausted = False
+        self._exhausted_hosts.discard(host)
         exit = self._pick(ready, self._session(host, wish, now), host, now)
         if exit is None:
             return _Wait(MIN_WAIT_S, busy=True)
@@ -223,6 +235,20 @@ class ExitPool:
             else:
                 ready.append(exit)
         return ready, max(min(waits), MIN_WAIT_S)
+
+    def _resting_at_host(self, exits: Sequence[Exit], host: str, now: float) -> Sequence[Exit]:
+        """Return the exits that rest at this host alone, if waiting for one of them has not helped."""
+        found = []
+        for exit in exits:
+            record, at_host = (self.health.get(key) for key in self._keys(exit.name, host))
+            if record is not None and is_out(record, now):
+                if record.cause == UNHEALTHY and record.rests <= PATIENT_RESTS:
+                    return []  # it may be back soon, and the host may accept it
+            elif at_host is None or at_host.rests <= PATIENT_RESTS:
+                return []
+            else:
+                found.append(exit)
+        return found
 
     def _pick(self, ready: Sequence[Exit], session: ExitSession, host: str, now: float) -> Exit | None:
         if self._rotation_of(host, now) is Rotation.REQUEST:
@@ -309,7 +335,11 @@ class ExitPool:
     # --- learning --------------------------------------------------------------------------------
 
     def _charge(self, via: ChosenExit, host: str, wish: ExitWish, failure: Failure) -> None:
-        self.health.fail(exit_key(via.name), failure.reason, login=failure.status == LOGIN_REFUSED)
+        if _is_own_fault(failure):
+            self.health.fail(exit_key(via.name), failure.reason, login=failure.status == LOGIN_REFUSED)
+        else:
+            self.health.fail(host_key_of(via.name, host), failure.reason)
+            self._note_unreached(via, host)
         session = self._sessions.get((host, wish))
         if session is not None and session.exit == via.name:
             session.run += 1
@@ -323,21 +353,36 @@ class ExitPool:
                 self.health.fail(exit_key(suspect.name), "it reached no target that another exit reached")
         elif isinstance(answer, Failure):
             if answer.failure_class is FailureClass.CONNECT:
-                self._unreached[via.name].add(host)
-                if len(self._unreached[via.name]) >= HOSTS_IN_A_ROW:
-                    why = f"it reached none of {HOSTS_IN_A_ROW} hosts in a row"
-                    self.health.fail(exit_key(via.name), why, times=HOSTS_IN_A_ROW)
-                    del self._unreached[via.name]
+                self._note_unreached(via, host)
             elif answer.failure_class in _AT_HOST:
                 self.health.fail(host_key_of(via.name, host), answer.reason)
 
-    def _note_exhausted(self, number: int, wait: float) -> None:
-        if not self._exhausted:
+    def _note_unreached(self, via: ChosenExit, host: str) -> None:
+        """Record that an exit has not reached a host; after several in a row, the exit is at fault."""
+        self._unreached[via.name].add(host)
+        if len(self._unreached[via.name]) >= HOSTS_IN_A_ROW:
+            why = f"it reached none of {HOSTS_IN_A_ROW} hosts in a row"
+            self.health.fail(exit_key(via.name), why, times=HOSTS_IN_A_ROW)
+            del self._unreached[via.name]
+
+    def _note_exhausted(self, exits: Sequence[Exit], host: str, wait: float, now: float) -> None:
+        about = {"exits": len(exits), "next_in_s": round(wait, 1), "see": "shoal proxy list"}
+        if not all(is_out(self.health.get(exit_key(exit.name)), now) for exit in exits):
+            if host not in self._exhausted_hosts and len(self._exhausted_hosts) < MAX_HOSTS:
+                self._exhausted_hosts.add(host)
+                log.warning("exits.exhausted", extra={"host": host, **about})
+        elif not self._exhausted:
             self._exhausted = True
-            log.warning(
-                "exits.exhausted",
-                extra={"exits": number, "next_in_s": round(wait, 1), "see": "shoal proxy list"},
-            )
+            log.warning("exits.exhausted", extra=about)
+
+
+def _is_own_fault(answer: Answer) -> bool:
+    """Return whether an exit failed whatever the target: it was not reached, or refused the login."""
+    return (
+        isinstance(answer, Failure)
+        and answer.failure_class is FailureClass.PROXY_ERROR
+        and answer.status in (0, LOGIN_REFUSED)
+    )
 
 
 def _may_be_the_exit(answer: Answer) -> bool:

@@ -9,8 +9,7 @@ from shoal.model.adaptive_delay import Signal
 from shoal.model.exits.exit import ChosenExit, ExitWishes
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
-from shoal.model.outcome import OTHER_EXIT_S
-from shoal.model.page import NotSent, Response
+from shoal.model.page import Response
 from shoal.model.url import host_key
 
 _SIGNALS = {403: Signal.FORBIDDEN, 429: Signal.RATE_LIMITED}
@@ -53,5 +52,6 @@ class RoutedClient:
         if via is not None and isinstance(answer, Response):
             self._exits.report(via, host, wish, _SIGNALS.get(answer.status, Signal.NORMAL))
         if isinstance(answer, Failure) and answer.failure_class is FailureClass.PROXY_ERROR:
-            return NotSent(OTHER_EXIT_S)  # it says nothing about the site: its host must not be paused for it
+            # All exits refuse this site: for robots.txt the same as a site that cannot be reached.
+            return Failure(FailureClass.CONNECT, answer.reason, answer.status)
         return answer

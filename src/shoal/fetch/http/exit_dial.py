@@ -10,23 +10,29 @@ The guard protects the network in which an address is dialled, so it depends on 
 
 An exit stands inside if its address is private, or if its line says so. Its own address comes from the
 operator: it may be private, and never link-local or one where clouds serve credentials.
+
+Most proxies wait for a silent target longer than we wait for the proxy. So an exit that does not answer after
+it has received the target is asked something about itself. If it answers that, the target is at fault.
 """
 
 import asyncio
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from ipaddress import ip_address
+from time import monotonic
 from typing import Protocol, cast
 
 from shoal.fetch.http import proxy_protocols as protocols
 from shoal.fetch.http.dns import Answer
 from shoal.fetch.http.guard import Guard, check_name_for_exit
 from shoal.model.configuration.address_ranges import PRIVATE
-from shoal.model.exits.exit import ChosenExit
+from shoal.model.exits.exit import ChosenExit, Exit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
+
+ALIVE_S = 30.0  # for which an exit that has answered about itself is not asked again
 
 _EXIT_GUARD = Guard(PRIVATE)
 
@@ -61,6 +67,7 @@ class ExitDialer:
         self._resolver = resolver
         self._guard = guard
         self._tls = tls
+        self._alive_until: dict[str, float] = {}  # by the name of an exit
 
     async def open(
         self, via: ChosenExit, host: str, port: int, limits: FetchLimits, *, may_be_absolute: bool = False
@@ -76,10 +83,32 @@ class ExitDialer:
         if not _may_be_exit(addresses):
             return protocols.proxy_error("its address is link-local or serves credentials: not allowed")
         inside = exit.inside if exit.inside is not None else _is_private(addresses)
-        target = await self._target(host, inside=inside)
-        if isinstance(target, Failure):
-            return target
+        targets = await self._targets(host, inside=inside)
+        if isinstance(targets, Failure):
+            return targets
         absolute = may_be_absolute and exit.scheme != "socks5" and not inside and not exit.tunnel
+        opened: Tunnel | Failure | None = None
+        for target in targets:
+            opened = await self._open(via, addresses, target, port, limits, absolute=absolute)
+            if isinstance(opened, Tunnel):
+                return replace(opened, address=target if inside else "")
+            if opened.failure_class is not FailureClass.CONNECT and opened.status != protocols.TARGET_REFUSED:
+                return opened  # another address of the target would not help
+        assert opened is not None
+        return opened
+
+    async def _open(
+        self,
+        via: ChosenExit,
+        addresses: Sequence[str],
+        target: str,
+        port: int,
+        limits: FetchLimits,
+        *,
+        absolute: bool,
+    ) -> Tunnel | Failure:
+        """Connect to an exit, and let it connect to one address or name."""
+        exit = via.exit
         try:
             async with asyncio.timeout(limits.connect):
                 reader = await _connect(addresses, exit.port)
@@ -92,13 +121,15 @@ class ExitDialer:
             async with asyncio.timeout(limits.connect):
                 failure = await self._handshake(reader, via, target, port, absolute=absolute)
         except TimeoutError:
-            failure = protocols.proxy_error(f"no answer within {limits.connect:g} s")
+            why = f"no answer within {limits.connect:g} s"
+            failure = await self._blame(reader, via, addresses, why, limits)
         except ssl.SSLError as error:
             failure = protocols.proxy_error(
                 f"TLS to it: {(error.reason or 'failed').lower().replace('_', ' ')}"
             )
         except OSError as error:
-            failure = protocols.proxy_error(f"it closed the connection: {error.strerror or error}")
+            why = f"it closed the connection: {error.strerror or error}"
+            failure = await self._blame(reader, via, addresses, why, limits)
         except BaseException:
             reader.transport.abort()
             raise
@@ -108,24 +139,24 @@ class ExitDialer:
             reader.transport.abort()
             return failure
         reader.transport.pause_reading()
-        return Tunnel(reader.transport, target if inside else "", absolute)
+        return Tunnel(reader.transport, "", absolute)
 
-    async def _target(self, host: str, *, inside: bool) -> str | Failure:
-        """Return what the exit has to connect to."""
+    async def _targets(self, host: str, *, inside: bool) -> Sequence[str] | Failure:
+        """Return what the exit has to connect to: a name, or the first address of each family."""
         if not inside:
-            return check_name_for_exit(host) or host
+            return check_name_for_exit(host) or (host,)
         addresses = await resolve_allowed(self._resolver, self._guard, host)
-        return addresses if isinstance(addresses, Failure) else addresses[0]
+        if isinstance(addresses, Failure):
+            return addresses
+        # The exit may have IPv4 alone, although we have both.
+        other = [address for address in addresses if (":" in address) != (":" in addresses[0])]
+        return (addresses[0], *other[:1])
 
     async def _handshake(
         self, reader: "_Reader", via: ChosenExit, target: str, port: int, *, absolute: bool
     ) -> Failure | None:
         exit = via.exit
-        if exit.scheme == "https":
-            transport = await asyncio.get_running_loop().start_tls(
-                reader.transport, reader, self._tls(), server_hostname=exit.host
-            )
-            reader.transport = cast(asyncio.Transport, transport)
+        await self._secure(reader, exit)
         if absolute:
             return None
         if exit.scheme == "socks5":
@@ -133,7 +164,48 @@ class ExitDialer:
         authority = f"[{target}]:{port}" if ":" in target else f"{target}:{port}"
         credentials = protocols.authorization(via.user, exit.password)
         reader.transport.write(protocols.connect_request(authority, credentials))
+        reader.has_target = True
         return protocols.judge_connect(await reader.read_head())
+
+    async def _secure(self, reader: "_Reader", exit: Exit) -> None:
+        if exit.scheme == "https":
+            transport = await asyncio.get_running_loop().start_tls(
+                reader.transport, reader, self._tls(), server_hostname=exit.host
+            )
+            reader.transport = cast(asyncio.Transport, transport)
+
+    async def _blame(
+        self, reader: "_Reader", via: ChosenExit, addresses: Sequence[str], why: str, limits: FetchLimits
+    ) -> Failure:
+        """Return whose fault it is that an exit has not answered: its own, or that of the target."""
+        reader.transport.abort()
+        if not reader.has_target or reader.buffer:
+            return protocols.proxy_error(why)
+        # An exit that speaks SOCKS has answered before it receives the target.
+        if via.exit.scheme != "socks5" and not await self._is_alive(via, addresses, limits):
+            return protocols.proxy_error(why)
+        return Failure(FailureClass.CONNECT, f"no connection: exit: {why}")
+
+    async def _is_alive(self, via: ChosenExit, addresses: Sequence[str], limits: FetchLimits) -> bool:
+        """Return whether an exit that speaks HTTP answers a request about itself."""
+        exit = via.exit
+        if self._alive_until.get(exit.name, 0.0) > monotonic():
+            return True
+        reader: _Reader | None = None
+        try:
+            async with asyncio.timeout(limits.connect):
+                reader = await _connect(addresses, exit.port)
+                await self._secure(reader, exit)
+                credentials = protocols.authorization(via.user, exit.password)
+                reader.transport.write(protocols.options_request(credentials))
+                await reader.read(1)
+        except OSError:  # TimeoutError and SSLError are some
+            return False
+        finally:
+            if reader is not None:
+                reader.transport.abort()
+        self._alive_until[exit.name] = monotonic() + ALIVE_S
+        return True
 
 
 async def _connect(addresses: Sequence[str], port: int) -> "_Reader":
@@ -161,6 +233,7 @@ async def _socks(reader: "_Reader", via: ChosenExit, target: str, port: int) -> 
         if failure := protocols.judge_login(await reader.read(2)):
             return failure
     reader.transport.write(protocols.socks_request(target, port))
+    reader.has_target = True
     rest = protocols.judge_reply(await reader.read(5))
     if isinstance(rest, Failure):
         return rest
@@ -173,6 +246,7 @@ class _Reader(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.buffer = b""
+        self.has_target = False  # the exit has received what to connect to
         self._arrived = asyncio.Event()
         self._lost: Exception | None = None
         self.transport: asyncio.Transport

@@ -2,6 +2,7 @@
 
 An answer is either the exit's fault (`proxy_error`) or says that the exit could not reach the target
 (`connect`). A failure of the login has the status 407: the exit is of no use until its password is corrected.
+Where an exit refuses this target by its rules, the failure has another status: that of the answer, or 403.
 """
 
 import re
@@ -13,6 +14,7 @@ from shoal.model.failure import Failure, FailureClass
 
 MAX_ANSWER_BYTES = 16 * 1024
 LOGIN_REFUSED = 407
+TARGET_REFUSED = 403
 
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?:[ \r]|$)")
 _LOGIN_STATUSES = (401, 407)
@@ -45,6 +47,12 @@ def connect_request(authority: str, credentials: str) -> bytes:
     """Return a CONNECT request for `host:port`."""
     login = f"Proxy-Authorization: {credentials}\r\n" if credentials else ""
     return f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{login}\r\n".encode("latin-1")
+
+
+def options_request(credentials: str) -> bytes:
+    """Return a request that a proxy answers itself, without connecting to anything."""
+    login = f"Proxy-Authorization: {credentials}\r\n" if credentials else ""
+    return f"OPTIONS * HTTP/1.1\r\nHost: proxy\r\nMax-Forwards: 0\r\n{login}\r\n".encode("latin-1")
 
 
 def judge_connect(head: bytes) -> Failure | None:
@@ -115,6 +123,6 @@ def judge_reply(head: bytes) -> Failure | int:
     if code in _SOCKS_TARGET:
         return Failure(FailureClass.CONNECT, f"no connection: the exit says {reason}")
     if code:
-        return proxy_error(reason)
+        return proxy_error(reason, TARGET_REFUSED)
     sizes = {1: 4 + 2 - 1, 3: length + 2, 4: 16 + 2 - 1}
     return sizes[kind] if kind in sizes else proxy_error("its reply has an unknown address type")

@@ -24,6 +24,7 @@ from shoal.model.errors import Rejected
 SCHEMES = ("http", "https", "socks5")
 _ALIASES = {"socks5h": "socks5"}
 KNOWN_KINDS = ("residential", "isp", "datacenter")
+OTHER_KIND = "other"  # of an exit whose line names none
 MAX_LOGIN_BYTES = 255  # of a user name or a password, in SOCKS5
 SESSION_CHARS = 13  # of the name of a session
 LONGEST_WORD = "x" * 32  # a kind that a request may ask for
@@ -74,7 +75,7 @@ class Exit:
     @property
     def kind(self) -> str:
         """Return its kind for tables and metrics."""
-        return self.kinds[0] if self.kinds else "other"
+        return self.kinds[0] if self.kinds else OTHER_KIND
 
     @property
     def country(self) -> str:

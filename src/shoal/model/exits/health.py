@@ -9,8 +9,11 @@ Processes collect what they see (`ExitDelta`) and merge it into the stored recor
 second. Pure: the caller has the clock.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
+from shoal.model.exits.exit import OTHER_KIND
 from shoal.model.quarantine import Count, Seconds
 
 WINDOW_S = 300.0
@@ -96,6 +99,25 @@ def is_out(record: ExitRecord | None, now: float) -> bool:
 def needs_probe(record: ExitRecord | None, now: float) -> bool:
     """Return whether the next request probes it."""
     return record is not None and 0 < record.rest_until <= now
+
+
+def exits_down(records: Iterable[ExitRecord], now: float) -> list[tuple[str, list[ExitRecord]]]:
+    """Return the exits in use if all are out, else those of each kind that has no other: (kind, records).
+
+    The kind is empty if all exits are out. Exits without a kind cannot be asked for, and are no kind here.
+    """
+    used = [record for record in records if now - record.seen_at < EXIT_SEEN_S]
+    if used and all(is_out(record, now) for record in used):
+        return [("", used)]
+    kinds: dict[str, list[ExitRecord]] = {}
+    for record in used:
+        if record.kind != OTHER_KIND:
+            kinds.setdefault(record.kind, []).append(record)
+    return [
+        (kind, found)
+        for kind, found in sorted(kinds.items())
+        if kind and all(is_out(record, now) for record in found)
+    ]
 
 
 def ready_at(record: ExitRecord) -> float:

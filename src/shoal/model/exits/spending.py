@@ -9,6 +9,7 @@ import msgspec
 GB = 1e9
 MAX_HOSTS = 50  # named; the others are counted together
 WARN_AT = 0.8  # of a budget
+RESIDENTIAL, ISP = "residential", "isp"  # usually paid by the GB, and by the address
 
 
 class Traffic(msgspec.Struct):
@@ -51,6 +52,12 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def bytes(self) -> int:
         return sum(self.kinds.values())
+
+    @property
+    def price_gb(self) -> float | None:
+        """Return what a GB has cost on average, of traffic that has a price; None: none has."""
+        size = sum(self.kinds.get(kind, 0) for kind, cost in self.costs.items() if cost)
+        return self.cost / size * GB if size else None
 
     def plus(self, traffic: Traffic) -> "Spending":
         """Return the sum; only the hosts with most bytes keep their names."""
@@ -95,4 +102,4 @@ def cheaper_kind(
     """
     rent = addresses * price_month * months
     even = rent / price_gb if price_gb else float("inf")
-    return ("residential" if gigabytes < even else "isp"), even
+    return (RESIDENTIAL if gigabytes < even else ISP), even

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from shoal.model.alert import Alert, AlertKind, Level
-from shoal.model.exits.health import EXIT_SEEN_S, is_out, ready_at
+from shoal.model.exits.health import exits_down, ready_at
 from shoal.model.format import count, duration, plural, size
 from shoal.model.settings import AlertSettings
 from shoal.services.alerts.observation import Observation
@@ -60,26 +60,29 @@ def _workers(window: Window) -> Iterator[Alert]:
 
 
 def _exits(window: Window) -> Iterator[Alert]:
+    """Yield that all exits are down, or all exits of a kind that requests may ask for."""
     now = window.now.at
-    used = [record for record in window.now.status.exits.values() if now - record.seen_at < EXIT_SEEN_S]
-    if not used or not all(is_out(record, now) for record in used):
-        return
-    last = max(used, key=lambda record: record.last_failure)
-    why = f", the last one because {last.why}" if last.why else ""
-    wait = duration(max(min(map(ready_at, used)) - now, 0.0))
-    all_of_them = "the only exit is" if len(used) == 1 else f"all {len(used)} exits are"
-    cause = f"{all_of_them} down{why}; no request leaves, the next probe is in {wait}"
-    action = "shoal proxy list says why; check the provider, or add exits to proxies.list"
-    yield candidate(
-        window,
-        AlertKind.EXITS_DOWN,
-        "",
-        cause,
-        action,
-        stage="fetch",
-        level=Level.CRITICAL,
-        value=len(used),
-    )
+    for kind, down in exits_down(window.now.status.exits.values(), now):
+        last = max(down, key=lambda record: record.last_failure)
+        why = f", the last one because {last.why}" if last.why else ""
+        wait = duration(max(min(map(ready_at, down)) - now, 0.0))
+        of_kind = f" of kind {kind}" if kind else ""
+        all_of_them = (
+            f"the only exit{of_kind} is" if len(down) == 1 else f"all {len(down)} exits{of_kind} are"
+        )
+        effect = "requests that ask for this kind wait" if kind else "no request leaves"
+        cause = f"{all_of_them} down{why}; {effect}, the next probe is in {wait}"
+        action = "shoal proxy list says why; check the provider, or add exits to proxies.list"
+        yield candidate(
+            window,
+            AlertKind.EXITS_DOWN,
+            kind,
+            cause,
+            action,
+            stage="fetch",
+            level=Level.WARNING if kind else Level.CRITICAL,
+            value=len(down),
+        )
 
 
 # --- stages without progress ---------------------------------------------------------------------

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shoal.model.alert import AlertKind
-from shoal.model.exits.health import EXIT_SEEN_S, is_out, ready_at
+from shoal.model.exits.health import exits_down, ready_at
 from shoal.model.format import count, duration, plural
 
 if TYPE_CHECKING:
@@ -140,15 +140,14 @@ def unwritten(attending: "Sequence[tuple[Heartbeat, OutputActivity]]") -> str:
 
 
 def of_exits(exits: "Mapping[str, ExitRecord]", now: float) -> Iterator[Bottleneck]:
-    """Yield a line if every exit in use rests: nothing can be sent."""
-    used = [record for record in exits.values() if now - record.seen_at < EXIT_SEEN_S]
-    if used and all(is_out(record, now) for record in used):
-        wait = min(map(ready_at, used)) - now
+    """Yield a line if every exit in use rests, or every one of a kind: their requests wait."""
+    for kind, down in exits_down(exits.values(), now):
+        of_kind, what = (f" of kind {kind}", "requests for them") if kind else ("", "requests")
         text = (
-            f"all {plural(len(used), 'exit')} rest, and requests wait; the next one is probed in"
-            f" {duration(wait)}: shoal proxy list says why"
+            f"all {plural(len(down), 'exit')}{of_kind} rest, and {what} wait; the next one is probed in"
+            f" {duration(min(map(ready_at, down)) - now)}: shoal proxy list says why"
         )
-        yield Bottleneck("exits", "", text)
+        yield Bottleneck("exits", kind, text)
 
 
 def of_hosts(hosts: "Sequence[HostQueue]", now: float) -> Iterator[Bottleneck]:

@@ -2,10 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from statistics import fmean
 
+from shoal.fetch.exits.exit_list import read_exits
+from shoal.fetch.exits.ledger import crawl_key, read_spending
 from shoal.frontier.results import CrawlStats
 from shoal.model.errors import Misconfigured
-from shoal.model.exits.spending import GB, cheaper_kind
+from shoal.model.exits.spending import GB, RESIDENTIAL, Spending, cheaper_kind
+from shoal.model.settings import Settings
 from shoal.services.inspect.capacity import (
     Forecast,
     HostLoad,
@@ -18,11 +22,37 @@ from shoal.services.inspect.capacity import (
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store, store_exists
 
-__all__ = ["CrawlStats", "Plan", "Prices", "compare_exits", "host_loads", "measure", "plan_json"]
+__all__ = [
+    "CrawlStats",
+    "Plan",
+    "Prices",
+    "compare_exits",
+    "exit_prices",
+    "host_loads",
+    "measure",
+    "plan_json",
+]
 
 
-async def measure(dsn: str, crawl: str | None) -> tuple[str, CrawlStats]:
-    """Return the name and the statistics of a crawl of a store; without a name, of the only one."""
+@dataclass(frozen=True, slots=True)
+class Prices:
+    per_gb: float | None
+    addresses: int
+    per_address: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a crawl has measured, and paid for exits."""
+
+    crawl: str
+    stats: CrawlStats
+    spent: Spending
+    page_bytes: float  # 0: not known
+
+
+async def measure(dsn: str, crawl: str | None) -> Measured:
+    """Return what a crawl of a store has measured; without a name, the only one."""
     if not store_exists(dsn):
         raise Misconfigured(f"there is no store at {dsn}; give --pages to plan from numbers alone")
     async with open_store(dsn) as store:
@@ -30,7 +60,24 @@ async def measure(dsn: str, crawl: str | None) -> tuple[str, CrawlStats]:
         if len(names) != 1:
             known = ", ".join(names) or "none"
             raise Misconfigured(f"{store.address} holds several crawls or none; choose with --crawl: {known}")
-        return names[0], await store.frontier.stats(names[0])
+        [name] = names
+        stats, counts = await store.frontier.stats(name), await store.frontier.counts(name)
+        spent = read_spending(await store.exits.get(crawl_key(name)))
+    # Exits are paid for more than the pages: for handshakes, robots.txt and responses that were errors.
+    fetched = counts.done + counts.parsing
+    billed = spent.bytes / fetched if fetched else 0.0
+    return Measured(name, stats, spent, billed or stats.wire_bytes)
+
+
+def exit_prices(settings: Settings, spent: Spending | None = None) -> Prices:
+    """Return what exits cost: a GB as a crawl has paid for it, else the lowest price of residential ones."""
+    exits = read_exits(settings.proxies.list)
+    priced = [exit for exit in exits if exit.price_gb]
+    residential = [exit for exit in priced if RESIDENTIAL in exit.kinds]
+    listed = min((exit.price_gb for exit in residential or priced), default=None)
+    rents = [exit.price_month for exit in exits if exit.price_month]
+    paid = None if spent is None else spent.price_gb
+    return Prices(paid or listed, len(rents), fmean(rents) if rents else None)
 
 
 def host_loads(stats: CrawlStats, latency: float) -> list[HostLoad]:
@@ -43,13 +90,6 @@ def host_loads(stats: CrawlStats, latency: float) -> list[HostLoad]:
         )
         for queue in stats.hosts
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    per_gb: float | None
-    addresses: int
-    per_address: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,9 @@ def _of_alert(alert: Alert, status: StoreStatus, speeds: Speeds) -> StageCause:
 def _alert_level(alert: Alert, status: StoreStatus, speeds: Speeds) -> str:
     passes = {"fetch": speeds.attempts, "parse": speeds.parsed}.get(alert.stage)
     if alert.kind in _STALL_ALERTS:
-        # One worker, crawl or pool may stand still while others work.
+        # One worker, crawl or pool, or the exits of one kind, may stand still while others work.
         is_part = alert.kind is AlertKind.STAGE_STALLED or alert.about.startswith("pool ")
+        is_part = is_part or (alert.kind is AlertKind.EXITS_DOWN and alert.about != "")
         return "held" if is_part and passes else "stalled"
     if alert.kind in _HOST_ALERTS:
         return "stalled" if not passes and _all_held(status) else "held"
@@ -147,6 +148,8 @@ def _cause(one: Bottleneck, status: StoreStatus, *, fetched: bool) -> StageCause
 
 
 def _level(one: Bottleneck, status: StoreStatus, *, fetched: bool) -> str:
+    if one.kind == "exits" and one.about:  # those of one kind
+        return "held" if fetched else "stalled"
     if one.kind in _STALLS or (one.kind == "crawl" and _CRAWL_REFUSED in one.text):
         return "stalled"
     if not fetched and (one.kind == "pool" or (one.kind == "host" and _all_held(status))):

@@ -16,6 +16,7 @@ from shoal.model.errors import Unavailable
 from shoal.model.exits.exit import ChosenExit, ExitWish, parse_exit
 from shoal.model.exits.refusal import HOLD_S
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.outcome import OTHER_EXIT_S
 from shoal.model.page import NotSent, Response
 from shoal.model.settings import ProxySettings
 
@@ -208,7 +209,7 @@ async def test_a_refused_password_takes_the_exit_out_at_once() -> None:
 async def test_a_request_waits_when_every_exit_rests(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(*lines(2), rotation="request", cool_off=20.0)
     bench.answers = {"e1": LOGIN, "e2": BAD}
-    assert await bench.get() == BAD
+    assert await bench.get() == NotSent(OTHER_EXIT_S)
     for _ in range(5):
         await bench.get()
     found = await bench.get()
@@ -264,6 +265,77 @@ async def test_a_host_that_blocks_an_exit_often_rests_it_for_this_host_alone() -
         await bench.get(blocked=True)
     assert isinstance(await bench.get(), NotSent)
     assert isinstance(await bench.get("b.example"), Response)
+
+
+@pytest.mark.parametrize("signal", [Signal.FORBIDDEN, None])
+async def test_a_host_that_no_exit_gets_pages_from_is_waited_for_and_then_asked_nevertheless(
+    signal: Signal | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(*lines(2), rotation="request", cool_off=30.0, when_refused="off")
+    if signal is None:
+        bench.answers = dict.fromkeys(("e1", "e2"), Failure(FailureClass.TIMEOUT, "first byte"))
+    waited = 0.0
+    for _ in range(40):
+        found = await bench.get(signal=signal)
+        if isinstance(found, NotSent):
+            waited += found.delay
+            bench.now += found.delay
+    assert 60.0 <= waited <= 150.0, "it waits for 30 and for 60 seconds"
+    for _ in range(10):
+        assert not isinstance(await bench.get(signal=signal), NotSent)
+    assert not bench.pool.is_exhausted
+    told = [record for record in caplog.records if record.message == "exits.exhausted"]
+    assert {vars(record)["host"] for record in told} == {"a.example"}
+    bench.answers.clear()
+    await bench.get(signal=Signal.NORMAL)
+    bench.used.clear()
+    for _ in range(4):
+        assert isinstance(await bench.get(signal=Signal.NORMAL), Response)
+    assert len(bench.used) == 4, "what it serves counts at once"
+
+
+async def test_a_host_that_refuses_the_only_exit_that_works_waits_for_one_that_may_be_back_soon() -> None:
+    bench = Bench(*lines(2), rotation="worker", cool_off=30.0)
+    for _ in range(5):  # rests at the host, each twice as long
+        bench.now += 300.0
+        bench.pool.health.fail(host_key_of("e1", "a.example"), "the host turned it away", times=5)
+    bench.pool.health.fail(exit_key("e2"), "gone", times=5)
+    assert isinstance(await bench.get(), NotSent)
+    bench.now += 31.0
+    bench.pool.health.fail(exit_key("e2"), "gone")
+    assert isinstance(await bench.get(), NotSent)
+    bench.now += 61.0
+    bench.pool.health.fail(exit_key("e2"), "gone")
+    assert isinstance(await bench.get(), Response)
+    assert bench.used == ["e1"]
+
+
+async def test_exits_that_refuse_one_host_by_their_rules_serve_the_others() -> None:
+    refused = Failure(FailureClass.PROXY_ERROR, "exit: CONNECT refused, status 403", 403)
+    bench = Bench(*lines(2), rotation="request")
+    bench.answers = dict.fromkeys(("e1", "e2"), refused)
+    for _ in range(5):
+        assert await bench.get() == refused, "it counts, so that the request ends some time"
+    bench.answers.clear()
+    assert isinstance(await bench.get(), NotSent), "they rest at this host"
+    assert isinstance(await bench.get("b.example"), Response)
+
+
+async def test_an_exit_that_refuses_five_hosts_in_a_row_is_at_fault() -> None:
+    bench = Bench(*lines(1), rotation="request")
+    bench.answers = {"e1": Failure(FailureClass.PROXY_ERROR, "exit: CONNECT refused, status 402", 402)}
+    for number in range(5):
+        await bench.get(f"h{number}.example")
+    bench.answers.clear()
+    assert isinstance(await bench.get(), NotSent)
+
+
+@pytest.mark.parametrize("fault", [BAD, LOGIN])
+async def test_no_request_is_given_up_however_many_exits_fail(fault: Failure) -> None:
+    bench = Bench(*lines(200), rotation="request")
+    bench.answers = {f"e{number}": fault for number in range(1, 201)}
+    for _ in range(400):
+        assert isinstance(await bench.get(), NotSent)
 
 
 async def test_kind_and_country_choose_the_exits_and_a_wish_without_one_is_refused() -> None:

@@ -1,5 +1,6 @@
 """Which conditions hold, with cause and action in words: a table."""
 
+import msgspec
 import pytest
 from tests.unit.services.alerts.observed import (
     FILE,
@@ -28,6 +29,8 @@ RULES = AlertSettings()
 OLD = NOW - 60.0
 TRAP = {"shop.example/cal/*": ClosedPattern(500, "https://shop.example/cal/1")}
 DOWN = ExitRecord(seen_at=NOW, rest_until=NOW + 12, cause="unhealthy", why="Connection refused", rests=1)
+DOWN_ISP = msgspec.structs.replace(DOWN, kind="isp")
+USED = ExitRecord(seen_at=NOW, kind="residential")
 LIMITED = trouble("shop.example", 30, 9, refused=9, why="rate_limited", status=429)
 
 
@@ -158,6 +161,14 @@ CASES: list[tuple[tuple[Observation, ...], AlertKind, str, str, str]] = [
         "shoal proxy list",
     ),
     (
+        (seen(crawl(), exits={"a": DOWN_ISP, "long gone": ExitRecord(kind="isp"), "c": USED}),),
+        AlertKind.EXITS_DOWN,
+        "fetch",
+        "the only exit of kind isp is down, the last one because Connection refused; requests that ask for this kind"
+        " wait, the next probe is in 12 s",
+        "shoal proxy list",
+    ),
+    (
         (
             seen(crawl(counts={"parsing": 4, "done": 9}), at=OLD, fleet=fleet(beat(), parse=4)),
             seen(crawl(counts={"parsing": 6, "done": 9}), fleet=fleet(beat(), parse=6)),
@@ -279,6 +290,12 @@ def test_a_condition_names_its_stage_its_cause_and_what_to_do(
 
 
 QUIET: dict[str, tuple[Observation, ...]] = {
+    "an exit that is down beside another of its kind": (
+        seen(crawl(), exits={"a": DOWN_ISP, "b": msgspec.structs.replace(USED, kind="isp")}),
+    ),
+    "an exit that is down and has no kind": (
+        seen(crawl(), exits={"a": msgspec.structs.replace(DOWN, kind="other"), "b": USED}),
+    ),
     "nothing at all": (seen(),),
     "limits that are reached and not exceeded": (
         seen(crawl(counts={"done": 0}), at=OLD, figures=(figures(at=OLD),)),

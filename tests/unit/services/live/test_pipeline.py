@@ -191,6 +191,12 @@ ALERTED: dict[str, tuple[StoreStatus, Speeds, str, str]] = {
         "stalled",
         "fetch",
     ),
+    "every exit of one kind is down": (
+        alerted(folder(waiting=5), alert(AlertKind.EXITS_DOWN, "fetch", "isp")),
+        BUSY,
+        "held",
+        "",
+    ),
     "one host refuses": (
         alerted(folder(waiting=5), alert(AlertKind.HOST_THROTTLED, "fetch", "shop.example")),
         BUSY,

@@ -69,11 +69,24 @@ def command(
         float, typer.Option(metavar="N", min=0, max=1e15, help="New URLs per second while it runs.")
     ] = 0.0,
     within: Annotated[str | None, option("--within", "AGE", "Deadline: 12h, 7d.")] = None,
-    gb_price: Annotated[float | None, _number("--gb-price", "PRICE", "Price per GB of traffic.")] = None,
+    gb_price: Annotated[
+        float | None,
+        _number("--gb-price", "PRICE", "Price per GB of traffic.", default="as paid, or of proxies.list"),
+    ] = None,
     ips: Annotated[
-        int, typer.Option(metavar="N", min=0, max=1_000_000_000, help="Number of rented IP addresses.")
-    ] = 0,
-    ip_price: Annotated[float | None, _number("--ip-price", "PRICE", "Price per address and month.")] = None,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=1_000_000_000,
+            help="Number of rented IP addresses. [dim]Default: those of proxies.list.[/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    ip_price: Annotated[
+        float | None,
+        _number("--ip-price", "PRICE", "Price per address and month.", default="of proxies.list"),
+    ] = None,
     per_day: Annotated[
         float | None,
         _number("--per-day", "N", "Pages per day: what they need, instead of a forecast."),
@@ -100,10 +113,11 @@ def command(
     from shoal.cli.views.forecast import plan_lines
     from shoal.cli.views.output import print_json, print_lines
     from shoal.services.inspect.capacity import HostLoad, Load, forecast, host_rate
-    from shoal.services.inspect.plan import Plan, Prices, host_loads, measure, plan_json
+    from shoal.services.inspect.plan import Plan, Prices, exit_prices, host_loads, measure, plan_json
     from shoal.services.store_address import public_address
 
     settings = load_settings({} if store is None else {"store": store}, config=config).settings
+    known = exit_prices(settings)
     if per_day is not None:
         from shoal.cli.views.forecast import volume_lines
         from shoal.services.inspect.volume import Volume, advice_json, advise
@@ -113,9 +127,9 @@ def command(
             rate=settings.crawl.rate if rate is None else rate,
             latency=latency or DEFAULT_LATENCY_S,
             page_bytes=DEFAULT_PAGE_BYTES if page_kb is None else page_kb * 1000,
-            price_gb=gb_price,
-            price_address=ip_price,
-            addresses=ips,
+            price_gb=known.per_gb if gb_price is None else gb_price,
+            price_address=known.per_address if ip_price is None else ip_price,
+            addresses=known.addresses if ips is None else ips,
         )
         if json:
             print_json(advice_json(advise(volume)))
@@ -124,11 +138,12 @@ def command(
         return 0
     at_once = concurrency or settings.crawl.concurrency
     if pages is None:
-        name, found = run(measure(settings.store, crawl))
-        latency_s = latency or found.latency or DEFAULT_LATENCY_S
-        loads = host_loads(found, latency_s)
-        page_bytes = found.wire_bytes or DEFAULT_PAGE_BYTES
-        title = f"{name} in {public_address(settings.store)}, {_measured(found)}"
+        found = run(measure(settings.store, crawl))
+        known = exit_prices(settings, found.spent)
+        latency_s = latency or found.stats.latency or DEFAULT_LATENCY_S
+        loads = host_loads(found.stats, latency_s)
+        page_bytes = found.page_bytes or DEFAULT_PAGE_BYTES
+        title = f"{found.crawl} in {public_address(settings.store)}, {_measured(found.stats)}"
     else:
         latency_s = latency or DEFAULT_LATENCY_S
         pace = settings.crawl.rate if rate is None else rate
@@ -144,7 +159,11 @@ def command(
         forecast(load),
         page_bytes if page_kb is None else page_kb * 1000,
         age("--within", within),
-        Prices(gb_price, ips, ip_price),
+        Prices(
+            known.per_gb if gb_price is None else gb_price,
+            known.addresses if ips is None else ips,
+            known.per_address if ip_price is None else ip_price,
+        ),
     )
     if json:
         print_json(plan_json(plan))
