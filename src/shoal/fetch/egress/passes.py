@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure
 from shoal.model.limits import MIB
@@ -31,8 +33,7 @@ class Passes:
         return self._by_token.get(token)
 
 
-@dataclass(frozen=True, slots=True)
-class PassLimits:
+class PassLimits(msgspec.Struct, frozen=True):
     """Of one pass, over all its connections."""
 
     down_bytes: int = 64 * MIB

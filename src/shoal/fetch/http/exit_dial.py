@@ -15,10 +15,11 @@ operator: it may be private, and never link-local or one where clouds serve cred
 import asyncio
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Protocol, cast
+
+import msgspec
 
 from shoal.fetch.http import proxy_protocols as protocols
 from shoal.fetch.http.dns import Answer
@@ -47,8 +48,7 @@ class TlsContext(Protocol):
     def __call__(self) -> ssl.SSLContext: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Tunnel:
+class Tunnel(msgspec.Struct, frozen=True):
     """A connection to an exit that leads to a target, or for `absolute` takes requests for it."""
 
     transport: asyncio.Transport
