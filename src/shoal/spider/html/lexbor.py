@@ -48,7 +48,7 @@ class LexborDocument(Selector):
         return next(iter(self.css(query)), None)
 
     def first_text(self, query: str) -> str | None:
-        """Return the text of the first result of `css`, nested elements included; None: there is none."""
+        """Return the text of the first result of `css`, nested elements included; None: no match."""
         compiled, root = compile_query(query), self._root
         selects_elements = compiled.native and compiled.result is ResultType.ELEMENT
         if root is not None and selects_elements and not compiled.css_uses_scope:
