@@ -8,19 +8,19 @@ installed packages.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
+
+import msgspec
 
 from shoal.model.errors import Misconfigured
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Builtin:
+class Builtin(msgspec.Struct, frozen=True):
     target: str  # module:attribute
     extra: str = ""  # the extra of Shoal that installs the packages it imports
 

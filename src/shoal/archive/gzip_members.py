@@ -2,8 +2,8 @@
 
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 from isal import isal_zlib
 
 from shoal.archive.errors import PageDamaged
@@ -60,15 +60,13 @@ def unpack_all(members: bytes, *, limit: int) -> list[bytes]:
     return records
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     offset: int
     length: int
     record: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CorruptRange:
+class CorruptRange(msgspec.Struct, frozen=True):
     """A range that contains no whole member."""
 
     offset: int

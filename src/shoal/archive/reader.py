@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
+
+import msgspec
 
 from shoal.archive.contract import ReadableSegments
 from shoal.archive.errors import PageDamaged, PageExpired, PageMissing, PageUnreadable
@@ -40,8 +41,7 @@ MAX_REVISITS = 8  # from a revisit to its body; a writer refers to the body itse
 MAX_RECORD_BYTES = 512 * MIB
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPage:
+class StoredPage(msgspec.Struct, frozen=True):
     """A response as it was archived; for a page that had not changed, with the body that it repeats.
 
     Of a rendered page, `body` is the DOM and `wire` the main response.
@@ -74,8 +74,7 @@ class StoredPage:
         return next((value for key, value in self.headers if key == name), default)
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """A range of a segment that cannot be read, found by a scan."""
 
     ref: PageRef

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -16,15 +15,13 @@ _METADATA = b"WARC/1.1\r\nWARC-Type: metadata\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 
 
-@dataclass(frozen=True, slots=True)
-class WarcRecord:
+class WarcRecord(msgspec.Struct, frozen=True):
     kind: str  # response, conversion, revisit, request, warcinfo
     fields: dict[str, str]  # WARC headers, names in lower case
     block: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedResponse:
+class ArchivedResponse(msgspec.Struct, frozen=True):
     """An HTTP response, as stored in a response or revisit record."""
 
     url: str
@@ -94,8 +91,7 @@ def parse_response(record: WarcRecord) -> ArchivedResponse:
     return response
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(msgspec.Struct, frozen=True):
     """What a browser made of a page: its DOM, and what is stored beside it."""
 
     dom: bytes

@@ -106,6 +106,7 @@ _WARCINFO = (
 
 PNG, PDF = b"image/png", b"application/pdf"
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
+_VALIDATORS = frozenset({"If-None-Match", "If-Modified-Since"})
 _NOT_MODIFIED = 304
 _WITHOUT_LENGTH = {204, 304}  # no body, and a length would be taken for the length of another response
 _CONTROLS = re.compile(rb"[\x00-\x20\x7f]")
@@ -223,8 +224,19 @@ def _request_record(
 ) -> bytes:
     first = _lines([f"{request.method} {_target(request.url)} HTTP/1.1"])
     body = redact_body(request.body) if request.body else b""
-    block = b"%b%b\r\n%b" % (first, _format_sent(tuple(sent_headers)), body)
+    block = b"%b%b\r\n%b" % (first, _format_headers(tuple(sent_headers)), body)
     return _REQUEST % (ids(), _uri(request.url), date, response_id, len(block), block)
+
+
+def _format_headers(headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Format sent headers. Validators stand last, and are different for every page."""
+    usual = len(headers)
+    while usual > 1 and headers[usual - 1][0] in _VALIDATORS:
+        usual -= 1
+    lines = _format_sent(headers[:usual])
+    return (
+        lines + _lines([f"{name}: {value}" for name, value in headers[usual:]]) if headers[usual:] else lines
+    )
 
 
 @lru_cache(maxsize=256)  # most requests of a crawl have the same headers

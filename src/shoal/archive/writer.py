@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, time
 
 import msgspec
@@ -31,8 +30,7 @@ _DAY_S = 86_400.0
 Part = tuple[SegmentName, int, bytes]  # segment, offset, data
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRules:
+class WriteRules(msgspec.Struct, frozen=True):
     crawl: str
     writer: str = ""  # name of the writer, if several write: each has separate segments
     robots: bool = True  # whether robots.txt was obeyed, for the header of every segment
@@ -54,8 +52,7 @@ class ArchiveCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     accepted: bool = False  # the operator knows that this segment lacks bytes; the next page starts another
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """What has to be removed so that the archive ends at its checkpoint."""
 
     remove: tuple[SegmentName, ...] = ()

@@ -38,7 +38,8 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         require_utf8(arguments, os.environ)
         load_secret_files(os.environ)
-        code = command().main(list(arguments), prog_name="shoal", standalone_mode=False)
+        built = command(arguments[0] if arguments else "")
+        code = built.main(list(arguments), prog_name="shoal", standalone_mode=False)
     except SystemExit:
         return ExitCode.CLOSED_PIPE  # with standalone_mode=False, Typer exits for nothing else
     except TyperException as error:

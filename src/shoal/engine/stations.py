@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from shoal.engine.commit import CommitFrontier, PageBus
 from shoal.engine.fetch_log.recorder import FetchLog
 from shoal.engine.fetchers import Pools
@@ -105,8 +107,7 @@ class Capacity(Protocol):
         """Whether enough pages wait to be parsed, or items to be written: fetching pauses."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallerCapacity:
+class CallerCapacity(msgspec.Struct, frozen=True):
     """The capacity of a crawl whose items a program takes: it pauses while the program is behind."""
 
     is_behind: Callable[[], bool]
@@ -135,8 +136,7 @@ class WorkShare:
     memory: BodyMemory | None = None  # for the bodies of all crawls of this process; None: it has only one
 
 
-@dataclass(frozen=True, slots=True)
-class Locations:
+class Locations(msgspec.Struct, frozen=True):
     """Where things are, for people: no secrets."""
 
     store: str

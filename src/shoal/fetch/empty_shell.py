@@ -11,6 +11,8 @@ pages are fetched, before it is decided whether a page is parsed. Time is linear
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from shoal.model.page import Response
 
 MAX_BODY_BYTES = 1 << 20  # a larger page is not looked at
@@ -38,8 +40,7 @@ _quotes = re.compile("[\"']").sub
 _entity = re.compile(rb"&#?\w{1,10};").sub
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyShell:
+class EmptyShell(msgspec.Struct, frozen=True):
     """A page whose content is made by JavaScript."""
 
     evidence: str  # what it was recognised by
@@ -167,9 +168,4 @@ def _characters(text: bytes) -> int:
 
 
 def _has_many_links(body: bytes) -> bool:
-    at = -1
-    for _ in range(MANY_LINKS):
-        at = body.find(b"<a ", at + 1)
-        if at < 0:
-            return False
-    return True
+    return len(body.split(b"<a ", MANY_LINKS)) > MANY_LINKS

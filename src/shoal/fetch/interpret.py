@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
@@ -29,16 +28,14 @@ _BODY_HEADERS = frozenset({"content-type", "content-encoding", "content-language
 _REFRESH = re.compile(r"\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']*)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedPage:
+class FetchedPage(msgspec.Struct, frozen=True):
     """A response to archive. `parse` is false if it has nothing for a spider."""
 
     parse: bool = True
     next: Request | None = None  # target of a Refresh header
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(msgspec.Struct, frozen=True):
     """A response that redirects the request."""
 
     request: Request
@@ -49,8 +46,7 @@ Interpretation = FetchedPage | Redirect | Failure
 _PAGE = FetchedPage()  # shared: by far the most frequent result
 
 
-@dataclass(frozen=True, slots=True)
-class RedirectRules:
+class RedirectRules(msgspec.Struct, frozen=True):
     guard: Guard
     hops: int = FetchLimits().redirects  # in a row
     url_bytes: int = LinkLimits().url_bytes

@@ -29,10 +29,11 @@ the fetcher of that name: such pools tell regions or networks apart, not ways to
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
+
+import msgspec
 
 from shoal.fetch.browser.chromium import find_program, missing_program
 from shoal.fetch.browser.client import BrowserClient
@@ -63,8 +64,7 @@ __all__ = ["HTTP", "FetcherContext", "FetcherFactory", "check_pools", "fetcher_f
 GROUP = "shoal.fetchers"
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherContext:
+class FetcherContext(msgspec.Struct, frozen=True):
     """What a fetcher is built from: one per crawl, shared by the fetchers of all its pools."""
 
     settings: Settings

@@ -26,7 +26,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from time import time
 from typing import Protocol
@@ -81,8 +80,7 @@ class RobotsClient(Protocol):
     ) -> Response | Failure | NotSent: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RobotsUnavailable:
+class RobotsUnavailable(msgspec.Struct, frozen=True):
     """robots.txt could not be fetched, so nothing may be fetched for now."""
 
     failure: Failure
@@ -90,15 +88,13 @@ class RobotsUnavailable:
     patient: bool  # pause the whole host until then
 
 
-@dataclass(frozen=True, slots=True)
-class _Cached:
+class _Cached(msgspec.Struct, frozen=True):
     rules: RobotsRules
     record: RobotsRecord
     check_at: float  # when to look at the store again
 
 
-@dataclass(frozen=True, slots=True)
-class _Down:
+class _Down(msgspec.Struct, frozen=True):
     failure: Failure
     tries: int
     retry_at: float

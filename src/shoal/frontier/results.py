@@ -12,16 +12,14 @@ from shoal.model.page import PageRecord
 from shoal.model.request import Request, trace_id
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """A crawl that is now open: `add` and `lease` accept it."""
 
     crawl: str
     resumed: bool  # False: it did not exist before
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(msgspec.Struct, frozen=True):
     new: int
     duplicate: int
 
@@ -130,8 +128,7 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
         return find_spike(self.responses)
 
 
-@dataclass(frozen=True, slots=True)
-class Unparsed:
+class Unparsed(msgspec.Struct, frozen=True):
     """A page that was fetched and archived, but not parsed yet."""
 
     fingerprint: int
@@ -239,8 +236,7 @@ class HostQueue:
     slow: float = 1.0  # 1.0: not slowed down
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlStats:
+class CrawlStats(msgspec.Struct, frozen=True):
     """Averages over the latest pages of a crawl, and its queue by host."""
 
     pages: int  # that the averages cover
@@ -250,8 +246,7 @@ class CrawlStats:
     hosts: Sequence[HostQueue]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRobots:
+class StoredRobots(msgspec.Struct, frozen=True):
     """A robots.txt response that is cached in the store."""
 
     expires: float  # epoch seconds

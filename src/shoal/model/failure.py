@@ -1,7 +1,8 @@
 """Failure classes: the closed set of reasons why an attempt fails, and the policy for each."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class FailureClass(StrEnum):
@@ -58,8 +59,7 @@ CONSEQUENCE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FailurePolicy:
+class FailurePolicy(msgspec.Struct, frozen=True):
     action: Action
     when: str  # for the reference of failure classes
     retries: int | None = None  # None: the crawl's max_retries
@@ -119,8 +119,7 @@ POLICY: dict[FailureClass, FailurePolicy] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """Why one attempt failed."""
 
     failure_class: FailureClass

@@ -5,9 +5,9 @@ checked when a record is decoded: a negative count, or a time that is not a numb
 a missing byte.
 """
 
-from dataclasses import dataclass
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -18,8 +18,7 @@ MAX_ENTRIES = 500  # of one crawl in one shard, or in one folder; older ones are
 MAX_ENTRY_BYTES = 8192  # of one entry that are kept
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedEntry:
+class QuarantinedEntry(msgspec.Struct, frozen=True):
     place: str  # the key or the table that had it
     entry_id: str  # its field, stream id or row there; empty: the whole key
     reason: str  # why it cannot be read

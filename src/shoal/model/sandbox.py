@@ -1,7 +1,8 @@
 """What the operator decides about the sandbox of spiders. A crawl's record in a shared store never does."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class SandboxMode(StrEnum):
@@ -10,8 +11,7 @@ class SandboxMode(StrEnum):
     OFF = "off"  # take no measures
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxRules:
+class SandboxRules(msgspec.Struct, frozen=True):
     """How the processes of a spider are sandboxed."""
 
     mode: SandboxMode = SandboxMode.PREFER

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from shoal.child_process import hide_from_same_user
@@ -41,8 +42,7 @@ log = logging.getLogger(__name__)
 IMPORT_TIMEOUT_S = 60.0  # seconds a spider may take to load
 
 
-@dataclass(frozen=True, slots=True)
-class Poisoned:
+class Poisoned(msgspec.Struct, frozen=True):
     """The answer for a page that crashes every child that parses it."""
 
     id: int

@@ -1,8 +1,9 @@
 """Why a child ended, and what that means for the page it was working on. Pure."""
 
 import signal
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum, auto
+
+import msgspec
 
 from shoal.model.limits import MIB, ParseLimits
 
@@ -37,8 +38,7 @@ class KillReason(StrEnum):
     INVALID_DATA = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     cause: PoisonCause
     reason: str  # one line, for a person
     final: bool = False  # a retry would end the same way

@@ -19,7 +19,6 @@ from io import TextIOWrapper
 from typing import cast
 
 # Imported for the children: they share the memory, and need not load it after the fork.
-import lxml.html  # noqa: F401
 import selectolax.lexbor  # noqa: F401
 
 from shoal.child_process import die_with_parent
@@ -46,7 +45,7 @@ from shoal.parse.sandbox import confine, guarantees, limits
 from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.parse.sandbox.readable import readable_paths
 from shoal.spider.run import run
-from shoal.spider.source import SpiderFile, describe, load
+from shoal.spider.source import PlainSpider, SpiderFile, describe, load
 
 IMPORT_MEMORY_FACTOR = 4  # times the limit of a page: tables and models are loaded at import, once
 
@@ -103,6 +102,9 @@ class Zygote:
 
     def load(self, start: Start, parent: int) -> bool:
         """Sandbox this process, import the spider and report the result; return whether it was loaded."""
+        if not isinstance(start.source, PlainSpider):
+            # For the children, too. Without code there is no XPath: a child that meets XML loads it then.
+            import lxml.html  # noqa: F401
         sys.path[:] = start.path
         spider_log.install(start.log_level)
         self._memory = limits.MemoryMeter()

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from shoal.model.page import Item
 
 
@@ -20,8 +22,7 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class LastFlush:
+class LastFlush(msgspec.Struct, frozen=True):
     """What an output has stored with its last flush."""
 
     checkpoint: bytes
@@ -48,8 +49,7 @@ class CheckpointedSink(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SinkCapabilities:
+class SinkCapabilities(msgspec.Struct, frozen=True):
     """What can be done with an output beyond writing items to it."""
 
     is_file: bool = False  # a path on one machine: a file or a folder that can be renamed

@@ -1,7 +1,8 @@
 """The sink of an output: by the scheme of an address, or by the suffix of a path."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from shoal.backends import Backends, Builtin
 from shoal.model.errors import Misconfigured
@@ -26,8 +27,7 @@ _SINKS = Backends(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedOutput:
+class ResolvedOutput(msgspec.Struct, frozen=True):
     """An output with the factory of its sink."""
 
     output: str  # as the operator spelled it; it may contain a password

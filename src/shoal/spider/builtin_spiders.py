@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from shoal.model.errors import Misconfigured
 from shoal.spider.html.css import compile_query
 from shoal.spider.html.lexbor import LexborDocument
+from shoal.spider.html.selector import Selector
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
 
@@ -32,22 +33,28 @@ def plain_spider(name: str, start: Iterable[str], items: Mapping[str, str]) -> S
 
 
 def _item(page: Page, items: Mapping[str, str]) -> dict[str, object]:
-    return {"url": page.url} | {field: _text(page, query) for field, query in items.items()}
+    item: dict[str, object] = {"url": page.url}
+    root = page.root
+    for field, query in items.items():
+        item[field] = _text(root, query)
+    return item
 
 
 def _default_item(page: Page, links: int) -> dict[str, object]:
     return {
         "url": page.url,
         "status": page.status,
-        "title": _text(page, "title"),
+        "title": _text(page.root, "title"),
         "depth": page.depth,
         "fetched_at": datetime.fromtimestamp(page.fetched_at, UTC).isoformat(timespec="milliseconds"),
         "links": links,
     }
 
 
-def _text(page: Page, query: str) -> str | None:
+def _text(root: Selector, query: str) -> str | None:
     """Return the stripped text of the first match, nested elements included; None if nothing matches."""
-    root = page.root
-    found = root.first(query) if isinstance(root, LexborDocument) else next(iter(root.css(query)), None)
+    if isinstance(root, LexborDocument):
+        text = root.first_text(query)
+        return None if text is None else text.strip()
+    found = next(iter(root.css(query)), None)
     return None if found is None else found.text.strip()

@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from shoal.model.crawl_totals import OTHER_REASONS
 from shoal.model.errors import Misconfigured, Rejected
@@ -25,8 +26,7 @@ class Drop(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ItemHook:
+class ItemHook(msgspec.Struct, frozen=True):
     name: str
     call: Callable[..., Any]
     wants_page: bool

@@ -80,6 +80,7 @@ class Page:
         self.kind = detect_kind(task.body, self._content_type)
         self._text: DecodedText | None = None
         self._root: Selector | None = None
+        self._html: LexborHTMLParser | None = None  # the tree of `_root`
         self._base: str | None = None
         self._resolve: Callable[[str], str | None] | None = None
         self._meta_tags: MetaTags | None = None
@@ -214,8 +215,10 @@ class Page:
     @property
     def _tree(self) -> LexborHTMLParser | None:
         """The parsed HTML; None if the page is not HTML."""
-        root = self.root if self.kind is ContentKind.HTML else None
-        return root.tree if isinstance(root, LexborDocument) else None
+        if self._html is None and self.kind is ContentKind.HTML:
+            root = self.root
+            self._html = root.tree if isinstance(root, LexborDocument) else None
+        return self._html
 
     def css(self, query: str) -> SelectorList:
         """Return the elements, texts or attributes that a CSS query matches, in document order.

@@ -295,10 +295,10 @@ class HandlerOutput:
             return
         # A refused link may be in scope, if the page has more links than are followed.
         outside = {url for url in refused if self._scope.refuse(url, self._depth) is not None}
-        urls = links.urls
-        if outside or self._own_url in urls:
-            urls = [url for url in urls if url != self._own_url and url not in outside]
-        urls = urls[: self._links_left()]
+        kept = dict.fromkeys(links.urls)
+        for url in (self._own_url, *outside):
+            kept.pop(url, None)
+        urls = list(kept)[: self._links_left()]
         if links.plain and not self._found_on_url and self._rendering is None:
             self._all_urls.update(dict.fromkeys(urls))
         else:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -57,8 +56,7 @@ FAILURES = frozenset(
 """The failure classes that a hook can take. The others are rules: a filtered request has not failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """A handler and the URLs that it takes, or an `on_error` hook."""
 
     name: str

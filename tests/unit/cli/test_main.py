@@ -21,7 +21,7 @@ class Raising:
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     def fail(error: BaseException) -> int:
-        monkeypatch.setattr("shoal.cli.app.command", lambda: Raising(error))
+        monkeypatch.setattr("shoal.cli.app.command", lambda _: Raising(error))
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         return main.run([])
 

@@ -1,8 +1,10 @@
 """Reads the fetch log of a crawl, also while it is written."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from shoal.archive.contract import Segments
 from shoal.archive.fetch_log.blocks import blocks_in, whole_bytes
@@ -14,8 +16,7 @@ from shoal.model.errors import Misconfigured
 NEEDS_PARQUET = "the fetch log has parts in Parquet: run  pip install 'shoal[parquet]'  first"
 
 
-@dataclass(frozen=True, slots=True)
-class TailPosition:
+class TailPosition(msgspec.Struct, frozen=True):
     """How far a part was read."""
 
     rows: int

@@ -4,8 +4,9 @@ import logging
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from shoal.model.configuration.configure import configure, from_environment, from_tree, parse_setting
 from shoal.model.configuration.toml_text import parse_toml
@@ -21,8 +22,7 @@ SWITCHES = frozenset({"SHOAL_DEBUG"})  # variables that are not settings
 _MAX_FILE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSettings:
+class LoadedSettings(msgspec.Struct, frozen=True):
     settings: Settings
     overrides: frozenset[str]  # settings of [crawl] that the user has set: they beat the spider's
     typed: frozenset[str] = frozenset()  # of those, the ones that a flag has set

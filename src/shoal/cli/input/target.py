@@ -3,8 +3,9 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from os.path import exists  # False for a name that no file can have
+
+import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.start_url import start_url
@@ -17,8 +18,7 @@ _IN_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _FIELD = re.compile(r"([^\W\d]\w*)=(.+)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     source: SpiderSource
     seeds: tuple[str, ...] = ()  # empty, and no --seeds: the spider's start URLs
 

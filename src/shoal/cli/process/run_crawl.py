@@ -4,7 +4,8 @@ import gc
 import os
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
+
+import msgspec
 
 from shoal.cli.process.exit_codes import ExitCode
 from shoal.cli.process.keys import HINT, can_read_keys, quit_key
@@ -29,8 +30,7 @@ from shoal.services.crawl import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DisplayOptions:
+class DisplayOptions(msgspec.Struct, frozen=True):
     quiet: bool = False
     json: bool = False
     verbose: int = 0

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
+import msgspec
+
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import StoredPage
 from shoal.fetch.interpret import RedirectRules, target_of
@@ -75,8 +77,7 @@ def log_reopened(crawl: str, done: Reopened) -> None:
     log.info("crawl.reopened", extra=facts)
 
 
-@dataclass(frozen=True, slots=True)
-class Reopener:
+class Reopener(msgspec.Struct, frozen=True):
     """Judges the links of archived pages again."""
 
     children: ParseChildren

@@ -20,6 +20,8 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urldefrag
 
+import msgspec
+
 from shoal.fetch.browser.cdp import CdpSession, CommandFailed, PageEnded, TargetGone
 from shoal.fetch.browser.page_events import Hop, PageEvents
 from shoal.model.failure import Failure, FailureClass
@@ -35,13 +37,11 @@ _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _WITHOUT_BODY = frozenset({204, 205, 304})
 
 
-@dataclass(frozen=True, slots=True)
-class Download:
+class Download(msgspec.Struct, frozen=True):
     """The response is a file, which a browser does not show."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(msgspec.Struct, frozen=True):
     """A page as the browser has it."""
 
     url: str
@@ -57,8 +57,7 @@ class Capture:
     wire_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MainRequest:
+class MainRequest(msgspec.Struct, frozen=True):
     """The request for the page itself."""
 
     url: str

@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure
@@ -32,8 +34,7 @@ class Passes:
         return self._by_token.get(token)
 
 
-@dataclass(frozen=True, slots=True)
-class PassLimits:
+class PassLimits(msgspec.Struct, frozen=True):
     """Of one pass, over all its connections."""
 
     down_bytes: int = 64 * MIB

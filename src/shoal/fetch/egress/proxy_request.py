@@ -8,7 +8,8 @@ said.
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from dataclasses import dataclass
+
+import msgspec
 
 MAX_HEAD_BYTES = 64 * 1024
 # Those of one connection, and what is meant for the proxy.
@@ -18,8 +19,7 @@ _DROPPED = frozenset(
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(?P<port>\d{1,5})")
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyRequest:
+class ProxyRequest(msgspec.Struct, frozen=True):
     token: str  # empty: the client has shown none
     url: str  # of the origin: https://host:port/ for a tunnel
     is_tunnel: bool

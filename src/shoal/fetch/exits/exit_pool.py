@@ -20,8 +20,10 @@ import time
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+
+import msgspec
 
 from shoal.fetch.exits.refusing_hosts import RefusingHosts
 from shoal.fetch.exits.shared_health import SharedHealth, exit_key, host_key_of
@@ -54,8 +56,7 @@ Answer = Response | Failure | NotSent
 Call = Callable[[ChosenExit], Awaitable[Answer]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wait:
+class _Wait(msgspec.Struct, frozen=True):
     seconds: float
     busy: bool = False  # an exit is there, with as many connections as it may have
 

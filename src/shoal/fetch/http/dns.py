@@ -14,16 +14,18 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from ipaddress import ip_address
 from types import TracebackType
-from typing import Self
-
-import aiodns
-import pycares
+from typing import TYPE_CHECKING, Self
 
 from shoal.fetch.http.guard import is_ip_literal
 from shoal.model.failure import Failure, FailureClass
 
+if TYPE_CHECKING:  # imported for the first look-up: it takes a while, and not every command has one
+    import aiodns
+    import pycares
+
+    Result = pycares.AddrInfoResult | aiodns.error.DNSError  # of c-ares
+
 Answer = tuple[str, ...] | Failure
-Result = pycares.AddrInfoResult | aiodns.error.DNSError  # of c-ares
 
 MAX_NAMES = 25_000
 MAX_CACHED_ADDRESSES = 200_000  # with MAX_NAMES: 28 MB
@@ -33,18 +35,6 @@ NEGATIVE_TTL_S = 5.0
 CHANNELS = 4  # shared ones; each has a thread of c-ares and four open files
 ALONE_AT_ONCE = 16  # look-ups on separate channels
 MAX_DISTURBING = 1_000  # names that are known to fail there
-
-# The name itself is the reason: asking again alone would not help.
-_FINAL_ERRORS = frozenset(
-    {
-        aiodns.error.ARES_ENOTFOUND,
-        aiodns.error.ARES_ENODATA,
-        aiodns.error.ARES_EBADNAME,
-        aiodns.error.ARES_ETIMEOUT,
-        aiodns.error.ARES_ECANCELLED,
-        aiodns.error.ARES_EDESTRUCTION,
-    }
-)
 
 LOOPBACK = ("127.0.0.1", "::1")
 
@@ -79,13 +69,16 @@ class DnsResolver:
         self._loop = asyncio.get_running_loop()
         return self
 
-    def _shared_channel(self, number: int) -> aiodns.DNSResolver:
+    def _shared_channel(self, number: int) -> "aiodns.DNSResolver":
         number %= CHANNELS
         if number not in self._shared:
             self._shared[number] = self._channel()
         return self._shared[number]
 
-    def _channel(self) -> aiodns.DNSResolver:
+    def _channel(self) -> "aiodns.DNSResolver":
+        import aiodns
+        import pycares
+
         return aiodns.DNSResolver(
             nameservers=self._nameservers or None,
             timeout=self._timeout / 5,  # so that there is time for a second channel
@@ -126,6 +119,8 @@ class DnsResolver:
         return task
 
     async def _look_up(self, host: str) -> Answer:
+        import aiodns
+
         result: Result = aiodns.error.DNSError(aiodns.error.ARES_EBADRESP, "")
         if host not in self._disturbing:
             # Randomised for each process: a site cannot choose names that share a channel with others.
@@ -139,7 +134,7 @@ class DnsResolver:
         self._keep(host, answer, lifetime)
         return answer
 
-    async def _look_up_alone(self, host: str) -> Result:
+    async def _look_up_alone(self, host: str) -> "Result":
         async with self._alone:
             channel = self._channel()
             try:
@@ -164,29 +159,45 @@ class DnsResolver:
             self._cached_addresses -= _weight(cached[1])
 
 
-async def _query(channel: aiodns.DNSResolver, host: str) -> Result:
+async def _query(channel: "aiodns.DNSResolver", host: str) -> "Result":
+    import aiodns
+
     try:
         return await channel.getaddrinfo(host)
     except aiodns.error.DNSError as error:
         return error
 
 
-def _is_disturbed(result: Result) -> bool:
+def _is_disturbed(result: "Result") -> bool:
     """Return whether another name's answer may be the reason for a failure."""
-    return isinstance(result, aiodns.error.DNSError) and result.args[0] not in _FINAL_ERRORS
+    from aiodns import error
+
+    final = (  # the name itself is the reason: asking again alone would not help
+        error.ARES_ENOTFOUND,
+        error.ARES_ENODATA,
+        error.ARES_EBADNAME,
+        error.ARES_ETIMEOUT,
+        error.ARES_ECANCELLED,
+        error.ARES_EDESTRUCTION,
+    )
+    return isinstance(result, error.DNSError) and result.args[0] not in final
 
 
-def _timed_out(result: Result) -> bool:
-    return isinstance(result, aiodns.error.DNSError) and result.args[0] == aiodns.error.ARES_ETIMEOUT
+def _timed_out(result: "Result") -> bool:
+    from aiodns import error
+
+    return isinstance(result, error.DNSError) and result.args[0] == error.ARES_ETIMEOUT
 
 
 def _weight(answer: Answer) -> int:
     return 0 if isinstance(answer, Failure) else len(answer)
 
 
-def _read(result: Result) -> tuple[Answer, float]:
+def _read(result: "Result") -> tuple[Answer, float]:
     """Return the addresses in a result, or a failure, and the seconds to cache it for."""
-    if isinstance(result, aiodns.error.DNSError):
+    from aiodns import error
+
+    if isinstance(result, error.DNSError):
         text = result.args[1] if len(result.args) > 1 else str(result)
         return Failure(FailureClass.DNS, f"the name does not resolve: {text}"), NEGATIVE_TTL_S
     nodes = result.nodes

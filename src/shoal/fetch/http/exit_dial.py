@@ -18,11 +18,12 @@ it has received the target is asked something about itself. If it answers that, 
 import asyncio
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from ipaddress import ip_address
 from time import monotonic
 from typing import Protocol, cast
+
+import msgspec
 
 from shoal.fetch.http import proxy_protocols as protocols
 from shoal.fetch.http.dns import Answer
@@ -53,8 +54,7 @@ class TlsContext(Protocol):
     def __call__(self) -> ssl.SSLContext: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Tunnel:
+class Tunnel(msgspec.Struct, frozen=True):
     """A connection to an exit that leads to a target, or for `absolute` takes requests for it."""
 
     transport: asyncio.Transport
@@ -91,7 +91,7 @@ class ExitDialer:
         for target in targets:
             opened = await self._open(via, addresses, target, port, limits, absolute=absolute)
             if isinstance(opened, Tunnel):
-                return replace(opened, address=target if inside else "")
+                return msgspec.structs.replace(opened, address=target if inside else "")
             if opened.failure_class is not FailureClass.CONNECT and opened.status != protocols.TARGET_REFUSED:
                 return opened  # another address of the target would not help
         assert opened is not None

@@ -13,10 +13,10 @@ is never allowed as private.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 import ada_url
+import msgspec
 
 from shoal.model.configuration.address_ranges import PRIVATE, Network
 from shoal.model.failure import Failure, FailureClass
@@ -156,8 +156,7 @@ _NAMES_INSIDE = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".ar
 _NAME = re.compile(r"[^.]{1,63}(?:\.[^.]{1,63})*")  # valid in DNS; URLs allow more
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Scheme, host and port of a URL, as the guard has parsed it and as the client connects to it."""
 
     key: str  # the start of the URL: https://host:port
@@ -167,8 +166,7 @@ class Origin:
     authority: str  # the Host header
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(msgspec.Struct, frozen=True):
     ranges: tuple[Network, ...] = ()  # loopback and private addresses that are allowed
 
     def origin(self, url: str) -> Origin | Failure:

@@ -6,7 +6,8 @@ passes for no browser.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from shoal.fetch.http.message import Headers
 
@@ -14,8 +15,7 @@ UNCHANGED = "plain"
 DEFAULT_PROFILE = "chrome"
 
 
-@dataclass(frozen=True, slots=True)
-class BrowserProfile:
+class BrowserProfile(msgspec.Struct, frozen=True):
     name: str
     emulation: str  # as wreq calls it; empty: none
     order: tuple[str, ...] = ()  # of headers over HTTP/1.1, as the browser spells them

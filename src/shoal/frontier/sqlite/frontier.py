@@ -146,7 +146,8 @@ class SqliteFrontier:
 
     async def held(self, leases: Sequence[Lease]) -> list[Lease]:
         """Return the leases whose settlement would be accepted now."""
-        return [lease for lease in leases if self.holds(lease)]
+        state = self._state
+        return [lease for lease in leases if find_held(state, lease) is not None]
 
     def keep_until_settled(self, leases: Sequence[Lease]) -> None:
         """Keep these leases past their deadlines; a settlement ends them, or the end of this process."""

@@ -5,7 +5,6 @@ And the list of all requests, a few rows at a time: no read transaction lasts an
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -41,8 +40,7 @@ def find_history(
     return found[0] if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(msgspec.Struct, frozen=True):
     """A search for one request, table by table."""
 
     database: sqlite3.Connection

@@ -12,7 +12,6 @@ and a page is due if it is at the line or above it.
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -25,8 +24,7 @@ KEY = "due"
 """Name of the value in a crawl's state: the line of its generation."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecheckRules:
+class RecheckRules(msgspec.Struct, frozen=True):
     """Seconds between two checks of a page: at first, at least and at most."""
 
     first_s: float = 86_400.0

@@ -9,7 +9,8 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 # Shared libraries, time zones, locales, certificates of authorities, facts about the processor.
 _SYSTEM = (
@@ -60,8 +61,7 @@ _CROWDED = frozenset(
 _PRIVATE_NAMES = frozenset({"shoal.toml"})  # and names that begin with a dot
 
 
-@dataclass(frozen=True, slots=True)
-class ReadablePath:
+class ReadablePath(msgspec.Struct, frozen=True):
     """A file, or a folder with everything below it."""
 
     path: str

@@ -1,7 +1,8 @@
 """The observations that conditions are computed from, and the alerts that conditions may become. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from shoal.model.alert import Alert, AlertKind, Level
 from shoal.services.alerts.observation import Observation
@@ -10,8 +11,7 @@ from shoal.services.inspect.status import CrawlStatus
 ENDED = ("done", "gone", "dead", "filtered")
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """The latest observation, and those before it."""
 
     observations: Sequence[Observation]  # oldest first, at least one

@@ -74,8 +74,7 @@ LetterCursor = tuple[float, str, float, int]
 """When a letter died, its crawl, its ordinal, its fingerprint: letters are listed by these, latest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class LetterPage:
+class LetterPage(msgspec.Struct, frozen=True):
     """A part of the list of dead letters."""
 
     letters: Sequence[DeadLetter]

@@ -1,8 +1,9 @@
 """Why nothing happens: what keeps the crawls of a store from progressing, and what to do about it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from shoal.model.alert import AlertKind
 from shoal.model.exits.health import exits_down, ready_at
@@ -22,8 +23,7 @@ MIN_SLOW = 1.05  # a host that is slowed down by less is at its usual pace for p
 MIN_REST_S = 1.0  # a shorter rest is over before it is read
 
 
-@dataclass(frozen=True, slots=True)
-class Bottleneck:
+class Bottleneck(msgspec.Struct, frozen=True):
     kind: str  # "workers", "role", "pool", "crawl", "stage", "output", "host", "exits"
     about: str  # a crawl or a host; empty: the whole store
     text: str  # for people

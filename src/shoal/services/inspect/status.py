@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from shoal.fetch.escalation.browser_budget import SpentPages
 from shoal.fetch.exits.ledger import crawl_key, read_spending
 from shoal.fetch.exits.refusing_hosts import read_refusing
@@ -69,8 +71,7 @@ class CrawlStatus:
         return len(self.quarantined) + len(self.near_duplicates) + len(self.identical)
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True):
     """One stage of a crawl of a fleet: pages before it, and pages in progress."""
 
     waiting: int

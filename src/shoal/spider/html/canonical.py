@@ -27,6 +27,8 @@ def canonical_header(headers: Iterable[tuple[str, str]], url: str) -> str | None
 
     It is relative to the page's URL, not to `<base href>`.
     """
+    if not any(name == "link" for name, _ in headers):
+        return None
     return _first(_canonical_targets(headers), lambda target: join(url, target))
 
 

@@ -47,6 +47,16 @@ class LexborDocument(Selector):
             return LexborElement(nodes[0], self) if nodes else None
         return next(iter(self.css(query)), None)
 
+    def first_text(self, query: str) -> str | None:
+        """Return the text of the first result of `css`, nested elements included; None: no match."""
+        compiled, root = compile_query(query), self._root
+        selects_elements = compiled.native and compiled.result is ResultType.ELEMENT
+        if root is not None and selects_elements and not compiled.css_uses_scope:
+            nodes: list[LexborNode] = lexbor_selector.find_first(compiled.css, root)  # type: ignore[attr-defined]
+            return nodes[0].text() if nodes else None
+        found = next(iter(self.css(query)), None)
+        return None if found is None else found.text
+
     def xpath(
         self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
     ) -> SelectorList:

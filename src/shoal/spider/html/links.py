@@ -15,6 +15,7 @@ from shoal.spider.html.selector import Selector, SelectorList, TextSelector
 AGENT = "shoal"  # our name in robots meta tags and X-Robots-Tag headers
 _WITH_VALUE = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
 _WEB = ("http://", "https://")
+_LEADING = frozenset({"next", "canonical"})  # of the `rel` of a `<link>`: it leads to a page
 _refresh = re.compile(r"""^\s*+[\d.]++\s*+[;,]\s*+(?:url\s*+=\s*+)?+["']?+([^"']++)""", re.IGNORECASE).findall
 
 
@@ -81,8 +82,9 @@ def read_meta_tags(tree: LexborHTMLParser) -> MetaTags:
     nofollow, refreshes = False, list[str]()
     for node in tree.tags("meta"):
         meta = node.attributes
-        nofollow = nofollow or _forbids(meta)
-        if (meta.get("http-equiv") or "").lower() == "refresh":
+        if "name" in meta:
+            nofollow = nofollow or _forbids(meta)
+        if "http-equiv" in meta and (meta["http-equiv"] or "").lower() == "refresh":
             refreshes += _refresh(meta.get("content") or "")
     return MetaTags(nofollow, refreshes)
 
@@ -99,7 +101,8 @@ def all_hrefs(tree: LexborHTMLParser, metas: MetaTags, *, obey_nofollow: bool) -
             hrefs.append(attributes["href"] or "")  # an empty href is a link to the page, or to its base
     for node in tree.tags("link"):
         attributes = node.attributes
-        if (href := attributes.get("href")) and (_has(attributes, "next") or _has(attributes, "canonical")):
+        rel = attributes.get("rel")
+        if rel and not _LEADING.isdisjoint(rel.lower().split()) and (href := attributes.get("href")):
             hrefs.append(href)
     hrefs += metas.refreshes
     return hrefs

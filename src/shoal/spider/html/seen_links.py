@@ -34,7 +34,8 @@ class SeenLinks:
 
     def unseen(self, urls: Sequence[str]) -> list[str]:
         """Return those of `urls` that are not in the set."""
-        unseen = [url for url in urls if url not in self.recent]
+        recent = self.recent
+        unseen = [url for url in urls if url not in recent]
         if unseen and self._old:
             # Still in use: move them to the recent generation, so that they survive the next change.
             self.recent.update(url for url in unseen if url in self._old)

@@ -6,7 +6,6 @@ has to be installed where the workers run. Records that come from a store are re
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,8 +71,7 @@ def _without_secrets(table: Any) -> Any:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecords:
+class StoredRecords(msgspec.Struct, frozen=True):
     """The records of a store: those that can be used, and by crawl why others cannot."""
 
     records: Sequence[CrawlRecord]

@@ -1,10 +1,9 @@
 """What a crawl occupies in its store."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlFootprint:
+class CrawlFootprint(msgspec.Struct, frozen=True):
     """What deleting a crawl removes (the counts), and what stays (outputs and archive)."""
 
     crawl: str

@@ -4,8 +4,9 @@ Evidence and not state: losing it costs nothing but the alerts that were raised.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 FIGURES = "f/"  # prefix of the keys that hold the figures of a worker
 ALERTS = "alerts"
@@ -28,8 +29,7 @@ class StoredMonitoring(Protocol):
         """Replace a record and return True, unless it is not `before` any more; None: no record."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRoom:
+class StoreRoom(msgspec.Struct, frozen=True):
     """How much room a store has left."""
 
     used: int  # bytes

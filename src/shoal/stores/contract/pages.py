@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
+
+import msgspec
 
 from shoal.archive.fetch_log import FetchLogReader
 from shoal.archive.reader import ArchiveReader
@@ -18,8 +19,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 _NO_CONTENT = (204, 205, 206)  # responses that are archived and not parsed
 
 
-@dataclass(frozen=True, slots=True)
-class PageFilter:
+class PageFilter(msgspec.Struct, frozen=True):
     """A choice of pages."""
 
     match: str = ""  # regular expression, found anywhere in the URL
@@ -40,23 +40,20 @@ class PageFilter:
         return not self.match or re.search(self.match, url) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class PageEntry:
+class PageEntry(msgspec.Struct, frozen=True):
     fingerprint: int
     page: PageRecord
     items: Sequence[bytes] | None  # as they were written, one JSON object each; None: not read
 
 
-@dataclass(frozen=True, slots=True)
-class ItemNeeds:
+class ItemNeeds(msgspec.Struct, frozen=True):
     """What a command needs of the output that it reads the items of a crawl from."""
 
     exact: bool = False  # the items as they were written: formats with columns change the types of values
     by_page: bool = False  # every item in the order of writing, so that each page can be given its own
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSource:
+class ItemSource(msgspec.Struct, frozen=True):
     """An output that holds every item of a crawl; one with keys may have replaced some of them."""
 
     output: str
@@ -95,8 +92,7 @@ def _inexactness(output: str) -> int:
     return 1 if is_address(output) else 3 if output.endswith(".csv") else 2
 
 
-@dataclass(frozen=True, slots=True)
-class PageCheck:
+class PageCheck(msgspec.Struct, frozen=True):
     """The pages of a crawl compared with its archive."""
 
     items: int  # that the pages of the crawl, and its hooks, have brought

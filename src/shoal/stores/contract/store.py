@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from shoal.frontier.contract import Frontier, FrontierReader
 from shoal.frontier.results import Audit, HostView
 from shoal.model.crawl_totals import CrawlTotals
@@ -46,8 +48,7 @@ class UnknownCrawl(Misconfigured):
     """The store has no crawl of this name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(msgspec.Struct, frozen=True):
     """What a store can do. Callers ask for these, and never which kind of store it is."""
 
     shared: bool  # any number of workers may serve its crawls; otherwise one process at a time owns it

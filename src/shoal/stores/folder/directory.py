@@ -22,8 +22,9 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from shoal.archive.names import file_name
 from shoal.model.errors import Misconfigured, Unavailable
@@ -34,8 +35,7 @@ PRIVATE_SERVER = "valkey"  # subfolder with the data of a private server
 SERVER_LOG = "server.log"  # in it, from the first start of the server
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFolder:
+class StoreFolder(msgspec.Struct, frozen=True):
     path: Path
 
     @property
