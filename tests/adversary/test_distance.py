@@ -15,7 +15,7 @@ CLOCK_SLACK = 0.001
 
 # Round trip in seconds, rate, pages, hosts, workers.
 CASES: list[tuple[float, float, int, int, int]] = sized(
-    [(0.03, 10.0, 40, 2, 2), (0.3, 10.0, 24, 1, 2)],
+    [(0.03, 10.0, 24, 2, 2), (0.15, 10.0, 16, 1, 2)],
     full=[
         (distance, rate, pages, 2, 3)
         for distance in (0.0, 0.005, 0.03, 0.1, 0.3)

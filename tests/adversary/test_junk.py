@@ -20,7 +20,7 @@ from tests.crash.fleet import judge
 from tests.e2e.command import records, shoal
 from tests.fleet_crawl import Fleet
 from tests.graph_crawl import SPIDER, serving_graph
-from tests.servers.redis import valkey
+from tests.servers.redis import SYNCED, valkey
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
 
@@ -126,7 +126,7 @@ async def test_junk_in_every_key_of_a_store_costs_only_itself(tmp_path: Path) ->
     shape = Shape(seed=SEED, pages=sized(150, full=2_000), hosts=sized(6, full=10))
     rng = random.Random(SEED)
     async with (
-        valkey(tmp_path / "server", "--appendonly", "yes") as server,
+        valkey(tmp_path / "server", *SYNCED) as server,
         serving_graph(shape) as (site, graph),
         RedisClient.open(server.dsn, advise=False) as store,
     ):

@@ -15,7 +15,7 @@ from tests.crash.fleet import judge
 from tests.e2e.command import SHOAL, shoal, surroundings
 from tests.fleet_crawl import Fleet
 from tests.graph_crawl import SPIDER, serving_graph
-from tests.servers.redis import valkey
+from tests.servers.redis import SYNCED, valkey
 from tests.servers.s3 import BUCKET
 from tests.servers.shared import shared_database, shared_s3
 from tests.site.graph import Shape
@@ -56,7 +56,7 @@ async def test_an_output_that_is_read_only_for_a_while_is_tried_again(tmp_path: 
     with shared_database() as database:
         table = f"{database}?table=books"
         async with (
-            valkey(tmp_path / "server", "--appendonly", "yes") as server,
+            valkey(tmp_path / "server", *SYNCED) as server,
             serving_graph(shape) as (site, graph),
         ):
             allowed = {"SHOAL_WORKER_ALLOW_OUTPUTS": f".\n{pattern_for(database)}"}
@@ -111,7 +111,7 @@ async def test_a_stop_releases_what_cannot_finish_in_the_grace_of_a_container(tm
     shape = Shape(seed=4, pages=30, hosts=2, latency_s={0: 0.0, 1: 8.0})
     settings = {"SHOAL_CRAWL_GRACE": "1"}
     async with (
-        valkey(tmp_path / "server", "--appendonly", "yes") as server,
+        valkey(tmp_path / "server", *SYNCED) as server,
         serving_graph(shape) as (site, graph),
     ):
         (tmp_path / "folder").mkdir()
@@ -140,7 +140,7 @@ async def test_a_stop_releases_what_cannot_finish_in_the_grace_of_a_container(tm
 
 
 async def test_submit_refuses_an_output_of_another_crawl(tmp_path: Path) -> None:
-    async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
+    async with valkey(tmp_path / "server", *SYNCED) as server:
 
         def submit(name: str, *outputs: str) -> tuple[int, str]:
             named = [part for output in outputs for part in ("--out", output)]
@@ -175,7 +175,7 @@ async def test_a_worker_deletes_archived_pages_that_are_too_old(
     for day in (old, young):
         (folder / f"graph-{day}-00001.warc.gz").write_bytes(b"")
     async with (
-        valkey(tmp_path / "server", "--appendonly", "yes") as server,
+        valkey(tmp_path / "server", *SYNCED) as server,
         serving_graph(Shape(seed=2, pages=5, hosts=1)) as (_, graph),
     ):
         with Fleet(server.dsn, tmp_path, settings={"SHOAL_ARCHIVE_KEEP_DAYS": "3"}) as fleet:

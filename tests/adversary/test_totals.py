@@ -9,7 +9,7 @@ from tests.adversary.size import sized
 from tests.e2e.command import shoal
 from tests.fleet_crawl import Fleet
 from tests.graph_crawl import GraphCrawl, Moment, serving_graph
-from tests.servers.redis import RedisServer, valkey
+from tests.servers.redis import SYNCED, RedisServer, valkey
 from tests.site.graph import Shape
 
 SPIDER = """
@@ -31,7 +31,7 @@ SHAPE = Shape(seed=21, pages=sized(200, full=1500), hosts=3, gone=3)
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    async with valkey(tmp_path / "server", "--appendonly", "yes") as running:
+    async with valkey(tmp_path / "server", *SYNCED) as running:
         yield running
 
 

@@ -11,7 +11,7 @@ from tests.crash.fleet import judge
 from tests.e2e.command import records
 from tests.fleet_crawl import Fleet
 from tests.graph_crawl import GraphCrawl, Moment, serving_graph
-from tests.servers.redis import valkey
+from tests.servers.redis import SYNCED, valkey
 from tests.site.graph import Shape
 
 from shoal.frontier.redis import RedisFrontier
@@ -56,7 +56,7 @@ async def crawl(folder: Path, dsn: str, *, kills: int) -> float:
 
 @pytest.mark.timeout(3600)
 async def test_no_page_is_blamed_for_workers_that_are_killed(tmp_path: Path) -> None:
-    async with valkey(tmp_path / "server", "--appendonly", "yes") as server:
+    async with valkey(tmp_path / "server", *SYNCED) as server:
         disturbed = await crawl(tmp_path / "killed", f"{server.dsn}?namespace=killed", kills=KILLS)
         if sized(False, full=True):
             quiet = await crawl(tmp_path / "quiet", f"{server.dsn}?namespace=quiet", kills=0)

@@ -190,8 +190,10 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
         tag, "DEL", key_names.writer(tag, CRAWL)
     )  # another store, or another crawl under that number
 
-    with pytest.raises(Misconfigured, match=r"not written.*--fresh"):
-        await writer_of(store, CRAWL, str(out)).run(asyncio.Event())
+    for holder in ("first", "second"):  # the first one ends its long term: the second does not wait
+        writer = writer_of(store, CRAWL, str(out), holder=holder, term_s=600.0)
+        with pytest.raises(Misconfigured, match=r"not written.*--fresh"):
+            await writer.run(asyncio.Event())
     assert numbers_in(out) == [1]
 
     async with running(writer_of(store, CRAWL, str(out), overwrite=True)):
@@ -201,6 +203,23 @@ async def test_an_output_of_another_crawl_is_refused_and_left_alone(
     assert numbers_in(Path(draft_of(str(out)))) == [2]
     publish({str(out): draft_of(str(out))})
     assert numbers_in(out) == [2]
+
+
+async def test_a_writer_that_is_cancelled_ends_its_term(store: RedisClient, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    await settle_page(store, [1])
+    task = asyncio.create_task(
+        writer_of(store, CRAWL, str(out), holder="first", term_s=600.0).run(asyncio.Event())
+    )
+    await drained(store)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    async with running(writer_of(store, CRAWL, str(out), holder="second", term_s=600.0)):
+        await settle_page(store, [2])
+        await drained(store)
+    assert numbers_in(out) == [1, 2]
 
 
 async def test_a_writer_frees_memory_of_a_full_server(store: RedisClient, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from shoal.redis_client import RedisClient
+from shoal.redis_client import RedisClient, durability
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput
 
 TERM_S = 0.6  # short, so that the tests are fast
@@ -60,10 +60,19 @@ class WriterProcess:
 
     @classmethod
     async def start(
-        cls, dsn: str, crawl: int, output: str, holder: str, *, term_s: float = TERM_S
+        cls,
+        dsn: str,
+        crawl: int,
+        output: str,
+        holder: str,
+        *,
+        term_s: float = TERM_S,
+        disk_wait_s: float = durability.WAIT_MS / 1000,
     ) -> "WriterProcess":
+        """`disk_wait_s`: after which a server is asked again whether a write is on its disk."""
+        numbers = (str(term_s), str(disk_wait_s))
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.contract.writing", dsn, str(crawl), output, holder, str(term_s)),
+            *(sys.executable, "-m", "tests.contract.writing", dsn, str(crawl), output, holder, *numbers),
             stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
@@ -80,7 +89,8 @@ class WriterProcess:
         assert await self.process.wait() == 0
 
 
-async def work(dsn: str, crawl: str, output: str, holder: str, term_s: str) -> None:
+async def work(dsn: str, crawl: str, output: str, holder: str, term_s: str, disk_wait_s: str) -> None:
+    durability.WAIT_MS = round(1000 * float(disk_wait_s))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with RedisClient.open(dsn) as store:
@@ -89,4 +99,4 @@ async def work(dsn: str, crawl: str, output: str, holder: str, term_s: str) -> N
 
 
 if __name__ == "__main__":
-    asyncio.run(work(*sys.argv[1:6]))
+    asyncio.run(work(*sys.argv[1:7]))

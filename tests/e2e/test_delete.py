@@ -22,7 +22,7 @@ from tests.e2e.command import (
     shoal,
     started,
 )
-from tests.servers.redis import RedisServer, valkey
+from tests.servers.redis import SYNCED, RedisServer, valkey
 from tests.servers.shared import shared_cluster
 
 SHOP = ("--crawl", "shop", "--out", "shop.jsonl", "--quiet")
@@ -112,7 +112,7 @@ class Fleet:
 
 @asynccontextmanager
 async def on_valkey(folder: Path) -> AsyncIterator[tuple[str, Sequence[RedisServer]]]:
-    async with valkey(folder, "--appendonly", "yes") as server:
+    async with valkey(folder, *SYNCED) as server:
         yield server.dsn, [server]
 
 

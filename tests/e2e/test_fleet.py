@@ -12,7 +12,7 @@ from tests.e2e.command import DONE, HASTY, PAGES, PRIVATE, QUICK, TIMEOUT, recor
 from tests.fleet_crawl import Fleet, assert_fleet_items
 from tests.graph_crawl import assert_same, serving_graph
 from tests.servers.process import free_port
-from tests.servers.redis import RedisServer, valkey
+from tests.servers.redis import SYNCED, RedisServer, valkey
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
 
@@ -32,7 +32,7 @@ CONCURRENCY, GROUP_COMMIT = 16, 64
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    async with valkey(tmp_path / "server", "--appendonly", "yes") as running:
+    async with valkey(tmp_path / "server", *SYNCED) as running:
         yield running
 
 

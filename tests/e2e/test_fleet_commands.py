@@ -19,7 +19,7 @@ from tests.e2e.command import (
 )
 from tests.e2e.command_server import StartedCommand
 from tests.servers.process import free_port, refusing_port
-from tests.servers.redis import RedisServer, valkey
+from tests.servers.redis import SYNCED, RedisServer, valkey
 
 HALF = PAGES // 2
 
@@ -54,7 +54,7 @@ class Store:
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     folder = tmp_path / "work"
     folder.mkdir()
-    async with valkey(tmp_path / "server", "--appendonly", "yes", "--maxmemory", "1gb") as server:
+    async with valkey(tmp_path / "server", *SYNCED, "--maxmemory", "1gb") as server:
         yield Store(server, folder)
 
 

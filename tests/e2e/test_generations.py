@@ -255,7 +255,7 @@ async def test_each_tick_of_a_schedule_is_a_generation_of_one_crawl(
 ) -> None:
     where = ("--store", store)
     target = ("--", "shop.py", site.start, "--per-host", "16", "--out", "o.jsonl")
-    added = crawls.run("schedule", "add", "shop", "--every", "5s", "--again", *where, *target)
+    added = crawls.run("schedule", "add", "shop", "--every", "3s", "--again", *where, *target)
     assert added.code == 0, added.err
     env = {**NO_RETRIES, **PRIVATE, "SHOAL_CRAWL_RATE": "0", "SHOAL_STORE": store}
     with ExitStack() as stack:

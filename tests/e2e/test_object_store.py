@@ -8,7 +8,7 @@ from urllib.request import urlopen
 from tests.e2e import spilling_worker
 from tests.e2e.command import DONE, HASTY, PAGES, QUICK, Ran, records, shoal
 from tests.fleet_crawl import Fleet
-from tests.servers.redis import RedisServer, valkey
+from tests.servers.redis import SYNCED, RedisServer, valkey
 from tests.servers.s3 import BUCKET, SECRET, S3Server
 from tests.servers.shared import shared_s3
 
@@ -97,7 +97,7 @@ async def test_a_list_that_is_submitted_goes_to_the_object_store_as_what_workers
     tmp_path: Path,
 ) -> None:
     with shared_s3() as server:
-        async with valkey(tmp_path / "valkey", "--appendonly", "yes") as store:
+        async with valkey(tmp_path / "valkey", *SYNCED) as store:
             ran = submitted(store.dsn, tmp_path, server.environment)
             bodies = await in_server(store)
             chunks = objects(server, "fleet/spilled/")
@@ -109,7 +109,7 @@ async def test_a_list_that_is_submitted_goes_to_the_object_store_as_what_workers
 
 async def test_a_list_stays_in_the_store_where_the_object_store_cannot_be_reached(tmp_path: Path) -> None:
     gone = S3Server(tmp_path / "never started").environment
-    async with valkey(tmp_path / "valkey", "--appendonly", "yes") as store:
+    async with valkey(tmp_path / "valkey", *SYNCED) as store:
         ran = submitted(store.dsn, tmp_path, gone)
         bodies = await in_server(store)
 

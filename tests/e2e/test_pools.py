@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.command import HASTY, QUICK, records, shoal
 from tests.fleet_crawl import Fleet
 from tests.plugins import install_plugin
-from tests.servers.redis import RedisServer, valkey
+from tests.servers.redis import SYNCED, RedisServer, valkey
 from tests.site.server import ServedSite
 from tests.site.written import Sheet, serving_written
 
@@ -65,7 +65,7 @@ async def site() -> AsyncIterator[ServedSite]:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    async with valkey(tmp_path / "server", "--appendonly", "yes") as running:
+    async with valkey(tmp_path / "server", *SYNCED) as running:
         yield running
 
 

@@ -22,6 +22,7 @@ import psutil
 from tests.e2e.command import surroundings
 from tests.hostile.case import CONCURRENCY, PLACES, Case, Ended, Evidence, once, page, site
 from tests.hostile.names import REBOUND, zone
+from tests.servers.process import program
 from tests.servers.proxies import Login, Tinyproxy, proxy_server
 from tests.site.certificates import Authority, make_authority
 from tests.site.name_server import name_server
@@ -217,6 +218,8 @@ async def run(cases: Sequence[Case], folder: Path, terms: Terms = USUAL) -> Craw
             "/end": page(),
         }
         conductor.released.add("/")
+        if terms.renders:
+            program("chromium-headless-shell", "chromium-headless-shell")  # installed, if it is not there
         exits = await _open_exits(stack, hostile, cases, servers, authority, folder) if terms.exits else None
         (folder / "shoal.toml").write_text(
             ("" if exits is None else exits.settings)

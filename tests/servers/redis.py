@@ -18,6 +18,8 @@ from shoal.redis_client.health import parse_info
 SERVICE = "mymaster"
 NODE_TIMEOUT_MS = 2_000  # after which a cluster replaces a master
 DOWN_AFTER_MS = 1_000  # after which sentinels do
+# Every write is on disk before it is answered. With the default, once per second, outputs wait for that second.
+SYNCED = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 def valkey_program() -> str:

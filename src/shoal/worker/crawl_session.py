@@ -289,6 +289,7 @@ class CrawlSession:
 
     def _start(self, group: asyncio.TaskGroup, stop: Stop) -> None:
         self.state, self.stop = SessionState.RUNNING, Stop()
+        self.missing_since = None  # the frontier has it: `--fresh` has started it again
         if stop.drain.is_set():
             self.stop.ask()
         self._context.concurrency.running += 1

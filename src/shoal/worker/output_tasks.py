@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 from shoal.model.errors import Misconfigured, Unavailable
+from shoal.sinks.fleet.election import TERM_S
 from shoal.sinks.fleet.progress import unfinished
 from shoal.sinks.fleet.writer import OutputWriter, WriterOutput, WriterState
 from shoal.sinks.names import public_name
@@ -18,6 +19,7 @@ from shoal.stores.contract.record_reader import settings_of
 
 log = logging.getLogger(__name__)
 
+SHORTEST_TERM_S = 3.0  # waiting for a disk takes up to two seconds
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0  # before an output that was refused is tried again
 
 
@@ -81,11 +83,12 @@ class OutputTasks:
         self._tasks = []
 
     async def _write(self, record: CrawlRecord, number: int, output: str, stop: asyncio.Event) -> None:
+        settings = settings_of(record).crawl
         described = WriterOutput(
             number,
             output,
             record.outputs,
-            fsync=settings_of(record).crawl.fsync,
+            fsync=settings.fsync,
             overwrite=record.overwrite and self._places.may_replace(output),
         )
         failures = 0
@@ -94,7 +97,11 @@ class OutputTasks:
             try:
                 self._places.check(output)
                 writer = OutputWriter(
-                    self._fleet.client, described, holder=self._worker, node=os.uname().nodename
+                    self._fleet.client,
+                    described,
+                    holder=self._worker,
+                    node=os.uname().nodename,
+                    term_s=term_for(settings.lease),
                 )
                 self._writers[output] = writer
                 await writer.run(stop)
@@ -119,6 +126,11 @@ class OutputTasks:
                 await self._fleet.damage.check_all()
             if await _stopped(stop, pause):
                 return
+
+
+def term_for(lease_s: float) -> float:
+    """Return the term of a writer: not longer than workers may hold requests without a heartbeat."""
+    return min(TERM_S, max(SHORTEST_TERM_S, lease_s))
 
 
 def pause_after(failures: int) -> float:

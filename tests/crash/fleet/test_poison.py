@@ -10,7 +10,7 @@ from tests.crash.fleet import judge, mortal_worker
 from tests.e2e.command import records
 from tests.fleet_crawl import Fleet
 from tests.graph_crawl import assert_same, serving_graph
-from tests.servers.redis import valkey
+from tests.servers.redis import SYNCED, valkey
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
 
@@ -33,7 +33,7 @@ async def test_a_page_that_kills_its_worker_is_given_up_and_its_neighbours_are_n
     deed: str, workers_roles: tuple[tuple[str, ...], ...], tmp_path: Path
 ) -> None:
     async with (
-        valkey(tmp_path / "server", "--appendonly", "yes") as server,
+        valkey(tmp_path / "server", *SYNCED) as server,
         serving_graph(SHAPE) as (site, graph),
     ):
         # The last one: no other page is found through it.

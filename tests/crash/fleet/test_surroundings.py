@@ -10,7 +10,7 @@ from tests.crash.fleet import dying_writer, judge
 from tests.e2e.command import records
 from tests.fleet_crawl import CONCURRENCY, Fleet
 from tests.graph_crawl import serving_graph
-from tests.servers.redis import valkey
+from tests.servers.redis import SYNCED, valkey
 from tests.servers.s3 import BUCKET
 from tests.servers.shared import shared_s3
 from tests.servers.weather import Sky, weather
@@ -102,7 +102,7 @@ async def test_a_network_that_loses_answers_of_the_store(
 ) -> None:
     """The store has executed each command, and the worker does not know: every call is repeated."""
     shape, rate = Shape(seed=6, pages=600, hosts=20), 4.0
-    async with valkey(tmp_path / "server", "--appendonly", "yes") as server, serving_graph(shape) as served:
+    async with valkey(tmp_path / "server", *SYNCED) as server, serving_graph(shape) as served:
         site, graph = served
         with weather(server.port) as between:
             dsn = f"redis://127.0.0.1:{between.port}"

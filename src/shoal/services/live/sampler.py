@@ -55,6 +55,7 @@ MAX_SLOW_HOSTS = 20
 ALERTS_EVERY_S = 2.0
 LATE_PASSES = 4  # for which a log is read after its crawl has moved: it is written a second later
 READ_TIMEOUT_S = 10.0  # after which a store counts as unavailable
+STOP_POLL_S = 0.1  # the end is asked for by another thread
 MAX_LISTENERS = 200
 MAX_RINGS = 20  # crawls with a history
 NO_STORE = "there is no store here yet: shoal crawl URL starts a crawl"
@@ -250,7 +251,17 @@ def _empty_summary(dsn: str, picture: PipelinePicture, *, was_read: bool = True)
 
 
 def _run(live: LiveStore, stop: threading.Event) -> None:
-    asyncio.run(_keep_reading(live, stop))
+    asyncio.run(_read_until_stopped(live, stop))
+
+
+async def _read_until_stopped(live: LiveStore, stop: threading.Event) -> None:
+    """Read until `stop` is set. A store that does not answer by then is not waited for."""
+    reading = asyncio.create_task(_keep_reading(live, stop), name="live.reader")
+    while not reading.done() and not stop.is_set():
+        await asyncio.wait((reading,), timeout=STOP_POLL_S)
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
 
 
 async def _keep_reading(live: LiveStore, stop: threading.Event) -> None:
@@ -288,7 +299,7 @@ async def _pause(stop: threading.Event, seconds: float) -> None:
     """Wait, but not longer than until `stop` is set."""
     until = time.monotonic() + seconds
     while not stop.is_set() and (left := until - time.monotonic()) > 0:  # noqa: ASYNC110 (of a thread)
-        await asyncio.sleep(min(left, 0.1))
+        await asyncio.sleep(min(left, STOP_POLL_S))
 
 
 def _publish_problem(live: LiveStore, why: str, since_s: float, now: float) -> None:

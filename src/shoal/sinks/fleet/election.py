@@ -21,7 +21,7 @@ from shoal.sinks.registry import ResolvedOutput
 log = logging.getLogger(__name__)
 
 OUTPUT_CONNECTIONS = 16  # of a worker to each server
-TERM_S = 15.0  # after which another worker is elected for an output whose writer has died
+TERM_S = 15.0  # the longest, after which another worker is elected for an output whose writer has died
 _ELSEWHERE_RETRY_S = 60.0  # a file rarely moves to another machine, and a deleted crawl stays deleted
 _DELETED = -2  # election.lua
 _SCRIPT = load_script("shoal.sinks.fleet", "election")

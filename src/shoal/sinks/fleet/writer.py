@@ -66,6 +66,7 @@ log = logging.getLogger(__name__)
 ROUND_ENTRIES = 256  # pages per round, approximately, over all shards
 MIN_SHARD_ENTRIES = 16  # pages per round of each shard, at least
 _GATHER_S = 0.1  # pause after a round that has read all entries: every round stores a position
+_RELEASE_S = 1.0  # for the store to end a term
 _RETRY_S = 1.0  # pause before something unavailable is tried again
 HANDOVER_FRACTION = 1 / 5  # of a term, in which a writer that has failed lets standby workers try first
 _LOG_INTERVAL_S = 60.0  # between two log lines about the same failure
@@ -149,6 +150,9 @@ class OutputWriter:
                     self._set_state(WriterState.STANDBY)
                 else:
                     await self._serve(stop)
+            except (Misconfigured, asyncio.CancelledError):
+                await self._end_term()
+                raise
             except Unavailable as error:
                 self._record_failure(str(error))
                 wait = _retry_delay(self._election.remaining_s(), self._handover_s)
@@ -191,6 +195,13 @@ class OutputWriter:
         self._set_state(WriterState.STANDBY)
         if self._election.holds():
             await self._election.release()
+
+    async def _end_term(self) -> None:
+        """End the term of a writer that gives up, so that others need not wait until it is over."""
+        if self._election.holds():
+            with suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(_RELEASE_S):
+                    await self._election.release()
 
     async def _open(self, sink: CheckpointedSink, thread: ThreadPoolExecutor) -> bool:
         """Restore the output to its last flush, or start it; False: another worker has to do that."""
