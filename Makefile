@@ -107,6 +107,10 @@ browser-soak: setup ## 1,000 pages in a row in a browser; rendered crawls, in a 
 many-crawls: setup ## 1,200 live crawls of 50 pages and a big one on two workers: time, processes, memory, connections
 	@MANY_CRAWLS=1200 MANY_CRAWLS_PAGES=50 $(BIN)/pytest -q -s --timeout 3600 tests/crash/fleet/test_many_crawls.py
 
+.PHONY: schedules
+schedules: setup ## 500 schedules over simulated weeks in which clocks change, with three schedulers that are killed: some minutes
+	@SCHEDULES=500 $(BIN)/pytest -q -s --timeout 3600 tests/unit/services/schedules/test_rules.py
+
 .PHONY: autoscale
 autoscale: setup ## a fleet that follows a bursty load beside a fixed one, on real processes: worker-seconds and time; ten minutes
 	@$(BIN)/python -m bench.autoscale

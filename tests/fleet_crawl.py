@@ -74,9 +74,9 @@ class Fleet:
     async def ended(self, worker: Worker, *, within: float = LONGEST_RUN) -> int:
         return await asyncio.to_thread(worker.wait, within)
 
-    async def until_served(self, site: ServedSite, pages: int) -> None:
+    async def until_served(self, site: ServedSite, pages: int, *, within: float = LONGEST_RUN) -> None:
         """Wait until `pages` pages have been served; fail if a worker ends."""
-        async with asyncio.timeout(LONGEST_RUN):
+        async with asyncio.timeout(within):
             while await site.served() < pages:
                 assert all(worker.poll() in (None, -signal.SIGKILL) for worker in self.workers), self.logs()
                 await asyncio.sleep(POLL)

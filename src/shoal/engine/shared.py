@@ -60,6 +60,7 @@ from shoal.stores.contract.fleet import Fleet, SharedQuota, SiteBudget
 from shoal.stores.contract.record_reader import settings_of
 
 COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
+COUNT_WAITING_S = 5.0  # the same while the frontier knows of something to wait for
 
 
 class SharedCrawls(Protocol):
@@ -257,10 +258,12 @@ class SharedOwnership:
         return -math.inf  # only the store knows, and any worker may reclaim it before our next call
 
     def may_be_finished(self, wait: float) -> bool:
-        # Counting takes a call to every shard. While the frontier knows of anything to wait for, including
-        # another worker's lease, something is left.
+        # Counting takes a call to every shard. While the frontier knows of anything to wait for, something is
+        # probably left. It may also be a lease of another crawl in the same shard: a finished crawl must not
+        # keep its place until that one has finished too.
         now = self._clock()
-        if math.isfinite(wait) or now - self._counted_at < COUNT_EVERY_S:
+        every = COUNT_WAITING_S if math.isfinite(wait) else COUNT_EVERY_S
+        if now - self._counted_at < every:
             return False
         self._counted_at = now
         return True

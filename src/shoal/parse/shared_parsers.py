@@ -7,8 +7,11 @@ never meet in a process, and the sandbox is that of every parse process.
 
 At most `max_children` children and `max_spiders` fork servers exist at a time. If more crawls have pages, the
 one that has used the least CPU time for its weight gets the next child. A child that has served for `SLICE_S`
-while others wait finishes the pages that it holds and ends; a fork takes milliseconds. A spider that no crawl
-needs at the moment is dropped when another one has to be loaded.
+while others wait finishes the pages that it holds and ends. A spider that no crawl needs at the moment is
+dropped when another one has to be loaded.
+
+A fork takes as long as parsing tens of small pages. So a crawl that others compete with gets a child when it
+has `GATHER_PAGES` pages for it, or when the first of them has waited for `GATHER_S`.
 """
 
 import asyncio
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 
 SLICE_S = 0.5  # that a child serves a crawl at least, while others wait
 SPIDER_SLICE_S = 5.0  # that a spider stays loaded at least, while crawls need it
+GATHER_PAGES = 8
+GATHER_S = 0.5
 LOOK_EVERY_S = 0.1  # at who has to hand over, while others wait
 KNOWN_SPIDERS = 4096  # descriptions that are kept without the process that loaded the spider
 
@@ -90,7 +95,7 @@ class SharedParsers:
         self._loads: dict[bytes, asyncio.Future[LoadedSpider]] = {}  # asked for by crawls that open
         self._starts: dict[bytes, Start] = {}
         self._pools: set[SharedPool] = set()
-        self._wanting: dict[SharedPool, None] = {}  # pools with pages and without a child for them, in order
+        self._wanting: dict[SharedPool, float] = {}  # pools whose pages have no child: since when
         self._granted = 0  # places of children that are not forked yet
         self._numbers = itertools.count(1)
         self._assign_scheduled = False
@@ -148,7 +153,7 @@ class SharedParsers:
             # A pool that had nothing to do for long gets no credit for that.
             busy = (one.used for one in self._pools if one is not pool and one.is_busy)
             pool.used = max(pool.used, min(busy, default=0.0))
-            self._wanting[pool] = None
+            self._wanting[pool] = self._loop.time()
             self.assign_soon()
 
     def fork(self, pool: "SharedPool", child: int, token: int, sock: socket.socket) -> None:
@@ -198,7 +203,7 @@ class SharedParsers:
         self._assign_scheduled = False
         for key in list(self._loads):
             self._serve_load(key)
-        for pool in sorted(self._wanting, key=lambda one: one.used):
+        for pool in self._next_pools():
             try:
                 server = self._server(pool.key, pool.start)
             except Unavailable as error:
@@ -215,6 +220,14 @@ class SharedParsers:
             pool.grant()
         if self._timer is None and (self._wanting or self._loads):
             self._timer = self._loop.call_later(LOOK_EVERY_S, self._hand_over)
+
+    def _next_pools(self) -> list["SharedPool"]:
+        """Return the pools that get the next children, in this order."""
+        pools = sorted(self._wanting, key=lambda one: one.used)
+        if self._children + self._granted + len(pools) <= self.max_children:
+            return pools
+        since = self._loop.time() - GATHER_S
+        return [one for one in pools if one.backlog.pages >= GATHER_PAGES or self._wanting[one] <= since]
 
     def _hand_over(self) -> None:
         """Have the children end that have served longest, one for each pool that waits."""

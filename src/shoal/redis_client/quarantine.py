@@ -14,6 +14,7 @@ from shoal.model.quarantine import MAX_ENTRIES, MAX_ENTRY_BYTES, QuarantinedEntr
 from shoal.redis_client import key_names
 from shoal.redis_client.client import RedisClient
 from shoal.redis_client.errors import ScriptFault
+from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.script import ScriptArgument, load_script
 
 log = logging.getLogger(__name__)
@@ -65,8 +66,8 @@ class Quarantine:
     async def entries(self, crawl: int) -> list[QuarantinedEntry]:
         """Return what is in the quarantine of a crawl, oldest first."""
         tags = [*self._client.tags(), *([self._client.fleet_tag] if crawl == NO_CRAWL else [])]
-        found = [entry for tag in tags for entry in await self._entries(tag, crawl)]
-        return sorted(found, key=lambda entry: entry.at)
+        found = await fan_out(self._entries(tag, crawl) for tag in tags)
+        return sorted((entry for entries in found for entry in entries), key=lambda entry: entry.at)
 
     async def _entries(self, tag: str, crawl: int) -> list[QuarantinedEntry]:
         try:

@@ -20,6 +20,7 @@ from shoal.cli.commands.inspect.status import status_lines
 from shoal.engine.fetch_log.meter import AttemptMeter
 from shoal.engine.snapshot import WorkerStats, WorkStats
 from shoal.fetch.exits.shared_health import EXIT
+from shoal.frontier.results import HostView
 from shoal.model.alert import Alert, AlertKind
 from shoal.model.exits.health import ExitRecord
 from shoal.model.failure import Failure, FailureClass
@@ -28,7 +29,7 @@ from shoal.model.request import Link, Request
 from shoal.model.settings import AlertSettings
 from shoal.services.alerts.gather import Hosts, StoredHosts
 from shoal.services.alerts.read import StoreAlerts, read_alerts
-from shoal.services.alerts.watch import AlertWatch, Claim, watching
+from shoal.services.alerts.watch import MAX_SHARE, MIN_TIMEOUT_S, AlertWatch, Claim, watching
 from shoal.services.inspect.status import read_status
 from shoal.services.inspect.status_json import status_json
 from shoal.stores.contract.monitoring import ALERTS, CLAIM
@@ -235,6 +236,46 @@ async def test_a_store_that_stalls_is_an_alert_of_the_worker_that_waits_for_it(
     assert [alert.kind for alert in found.recent] == [AlertKind.STORE_UNAVAILABLE]
     [raised] = [record for record in caplog.records if record.message == "alert.raised"]
     assert raised.stage == "store"  # type: ignore[attr-defined]
+
+
+@dataclass
+class SlowHosts:
+    """Hosts that take long to read, as a store does that has very many crawls."""
+
+    hosts: Hosts
+    delay_s: float
+
+    async def get(self, host: str) -> HostView | None:
+        await asyncio.sleep(self.delay_s)
+        return await self.hosts.get(host)
+
+    async def set(self, host: str, *, rest_until: float) -> object:
+        return await self.hosts.set(host, rest_until=rest_until)
+
+
+async def claimed_s(store: Store) -> float:
+    """Return the seconds for which the claim to evaluate was taken."""
+    claim = await store.monitoring.get(CLAIM)
+    return 0.0 if claim is None else msgspec.msgpack.decode(claim, type=Claim).length_s
+
+
+async def test_a_store_with_so_many_crawls_that_reading_them_takes_long_is_no_outage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    delay_s = 1.2 * MIN_TIMEOUT_S
+    async with in_redis(tmp_path) as place:
+        for number in range(60):
+            await place.store.fleet.frontier.crawls.open(f"c{number}")
+        place.hosts = SlowHosts(place.hosts, delay_s)
+        with caplog.at_level(logging.INFO, logger="shoal"):
+            async with watching(place.watch("w1", failing_stats())):
+                # It rests before the next round, and keeps the claim for longer than that.
+                async with asyncio.timeout(3 * LIMIT_S):
+                    while await claimed_s(place.store) < delay_s / MAX_SHARE:  # noqa: ASYNC110 (another task does it)
+                        await asyncio.sleep(0.05)
+                assert (await read_alerts(place.store)).by == "w1"
+    raised = [record.kind for record in caplog.records if record.message == "alert.raised"]  # type: ignore[attr-defined]
+    assert AlertKind.STORE_UNAVAILABLE.value not in raised
 
 
 async def logged(caplog: pytest.LogCaptureFixture, event: str) -> None:

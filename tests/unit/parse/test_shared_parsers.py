@@ -118,6 +118,23 @@ async def test_a_small_crawl_is_not_behind_a_big_one(tmp_path: Path) -> None:
         assert len(items(answers)) == 100
 
 
+async def test_pages_of_crawls_that_compete_are_gathered_for_one_child(tmp_path: Path) -> None:
+    crawls, pages = 6, 6
+    async with SharedParsers.open(max_children=1, max_spiders=1) as shared, AsyncExitStack() as stack:
+        pools = [await stack.enter_async_context(pool(shared, tmp_path)) for _ in range(crawls)]
+        answers: list[Answer] = []
+        for number in range(pages):  # as they arrive if each crawl may send one request at a time
+            for one in pools:
+                one.submit(task(number, f"{number}", b"a"), answers.append)
+            await asyncio.sleep(0.01)
+        for one in pools:
+            await one.drain()
+
+    found = items(answers)
+    assert len(found) == crawls * pages
+    assert len({item["pid"] for item in found}) <= crawls * pages / 2
+
+
 async def test_a_crash_costs_its_own_crawl_one_page(tmp_path: Path) -> None:
     async with (
         SharedParsers.open(max_children=2, max_spiders=1) as shared,

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
-from shoal.worker.fair_permits import FairPermits, PermitShare
+from shoal.worker.fair_permits import LONGEST_BURST, FairPermits, PermitShare
 
 
 async def send(share: PermitShare, name: str, order: list[str]) -> None:
@@ -36,6 +37,21 @@ async def test_a_weight_of_three_gets_three_times_as_much() -> None:
 
     served = Counter(order[:40])
     assert 28 <= served["heavy"] <= 32
+
+
+async def test_where_many_crawls_wait_each_sends_several_requests_in_a_row() -> None:
+    permits, order = FairPermits(1), list[str]()
+    async with asyncio.TaskGroup() as group:
+        for number in range(40):
+            share = permits.share()
+            for _ in range(2 * LONGEST_BURST):
+                group.create_task(send(share, f"c{number}", order))
+
+    changes = sum(one != other for one, other in pairwise(order))
+    assert changes <= len(order) / 4
+    for end in range(0, len(order), LONGEST_BURST):  # and none is ahead of another by more than that
+        served = Counter(order[:end])
+        assert max(served.values(), default=0) - min(served[f"c{n}"] for n in range(40)) <= LONGEST_BURST + 1
 
 
 async def test_no_more_requests_than_permits_are_sent_at_once() -> None:

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 progress = logging.getLogger("shoal.progress")  # which `shoal crawl` shows without -v: what was raised ends
 
 MIN_TIMEOUT_S = 5.0  # for one round
+TIMEOUT_PER_CRAWL_S = 0.1  # in addition: several times what reading one takes on a busy machine
+MAX_SHARE = 0.2  # of the time that is spent on rounds; a store with a thousand crawls is evaluated less often
 CLAIM_ROUNDS = 3  # after so many rounds without a sign, another process evaluates
 FORGET_S = 300.0  # after which the figures of a process that has ended are removed
 CLOSE_S = 3.0
@@ -89,6 +91,7 @@ class AlertWatch:
         self._holds = False  # the claim
         self._outage: Alert | None = None  # the store does not answer
         self._took_s = 0.0  # the last round; 0: before the first one
+        self._period_s = rules.every  # from the begin of one round to that of the next
         self._held: dict[str, int] = {}
         self._held_due = 0.0
         self._faulty = False  # the last round met a bug
@@ -96,11 +99,11 @@ class AlertWatch:
     async def run(self) -> None:
         """Evaluate until cancelled; a crawl that ends before the first round has no alerts."""
         while True:
-            await asyncio.sleep(max(self._rules.every - self._took_s, 0.05))
+            await asyncio.sleep(max(self._period_s - self._took_s, 0.05))
             began = time.monotonic()
             try:
-                async with asyncio.timeout(max(self._rules.every, MIN_TIMEOUT_S)):
-                    await self._round()
+                async with asyncio.timeout(max(self._rules.every, MIN_TIMEOUT_S)) as limit:
+                    await self._round(limit)
             except (ShoalError, OSError, TimeoutError) as error:
                 self._fail(error)
             except Exception:
@@ -109,6 +112,7 @@ class AlertWatch:
                 self._faulty = True
             else:
                 self._faulty = False
+                self._period_s = max(self._rules.every, (time.monotonic() - began) / MAX_SHARE)
             self._took_s = time.monotonic() - began
 
     async def close(self) -> None:
@@ -126,17 +130,19 @@ class AlertWatch:
                     await self._record(done)
                 await monitoring.put({CLAIM: None})
 
-    async def _round(self) -> None:
+    async def _round(self, limit: asyncio.Timeout) -> None:
+        began = time.monotonic()
         now, monitoring = time.time(), self._store.monitoring
         if self._stats is not None:
             figures = figures_of(self._worker, self._stats(), now, window_s=self._rules.window)
             await monitoring.put({f"{FIGURES}{self._worker}": msgspec.msgpack.encode(figures)})
-        self._holds = await self._claim(now)
+        self._holds = await self._claim(now, self._period_s)
         if not self._holds:
             self._recover(None)
             self._window = ()
             return
         previous = self._recover(read_book(await monitoring.get(ALERTS)))
+        self._extend(limit, len(await self._store.crawls.names()))
         observation = await gather(self._store, self._hosts)
         self._window = [*since(self._window, observation.at, self._rules.window), observation]
         done = evaluate(self._window, self._rules, previous, by=self._worker)
@@ -147,6 +153,13 @@ class AlertWatch:
         await self._record(await self._act(done))
         if expired := [f"{FIGURES}{one.worker}" for one in observation.figures.values() if _is_old(one.at)]:
             await monitoring.put(dict.fromkeys(expired))
+        if (period_s := (time.monotonic() - began) / MAX_SHARE) > self._period_s:
+            self._holds = await self._claim(time.time(), period_s)  # or it would expire before the next round
+
+    def _extend(self, limit: asyncio.Timeout, crawls: int) -> None:
+        """Allow what reading so many crawls takes; a store that does not answer was noticed before."""
+        if (at := limit.when()) is not None:
+            limit.reschedule(at + TIMEOUT_PER_CRAWL_S * crawls)
 
     async def _count_held(self) -> dict[str, int]:
         """Count the hosts of a fleet that are not fetched at their pace, unless there are too many."""
@@ -157,14 +170,14 @@ class AlertWatch:
             self._held_due = now + max(HELD_EVERY_S, (time.monotonic() - now) / HELD_SHARE)
         return self._held
 
-    async def _claim(self, now: float) -> bool:
-        """Take or keep the claim to evaluate; return whether this process has it."""
+    async def _claim(self, now: float, period_s: float) -> bool:
+        """Take or keep the claim to evaluate, for some rounds; return whether this process has it."""
         monitoring = self._store.monitoring
         stored = await monitoring.get(CLAIM)
         held = _read_claim(stored)
         if held is not None and held.holder != self._worker and held.is_valid(now):
             return False
-        length_s = min(CLAIM_ROUNDS * max(self._rules.every, MIN_TIMEOUT_S), MAX_CLAIM_S)
+        length_s = min(CLAIM_ROUNDS * max(period_s, MIN_TIMEOUT_S), MAX_CLAIM_S)
         mine = Claim(self._worker, now + length_s, length_s)
         return await monitoring.swap(CLAIM, stored, msgspec.msgpack.encode(mine))
 

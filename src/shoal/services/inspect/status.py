@@ -5,8 +5,9 @@ Reading needs no ownership and works while a crawl runs.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,7 +36,11 @@ from shoal.worker.figures import WorkerFigures, read_figures
 __all__ = ["CrawlStatus", "FleetStatus", "Heartbeat", "Stage", "StoreStatus", "read_status", "status"]
 
 ANSWER_S = 10.0
+READ_AT_ONCE = 32  # crawls of a shared store
 MAX_HOSTS = 10_000  # that one status reads: each takes the store some 10 µs
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,8 @@ async def status(dsn: str) -> StoreStatus:
 
 async def read_status(store: Store) -> StoreStatus:
     """Do what `status` does for a store that is open, without its hosts."""
-    crawls = [await read_crawl(store, name) for name in await store.crawls.names()]
+    names, spent = await store.crawls.names(), await store.exits.all()
+    crawls = await _read_each(store, names, lambda name: _read_crawl(store, name, spent))
     if not store.capabilities.shared:
         unreadable = await store.quarantined(None)
         exits, refusing = await _read_exits(store)
@@ -142,11 +148,10 @@ async def read_status(store: Store) -> StoreStatus:
         return found if owner is None else await _with_monitoring(store, found)
     workers = await store.workers.all()
     served = served_pools(workers)
+    waiting = await _read_each(store, names, store.frontier.waiting_by_pool)
     crawls = [
-        replace(
-            crawl, unserved_pools=unserved_pools(await store.frontier.waiting_by_pool(crawl.name), served)
-        )
-        for crawl in crawls
+        replace(crawl, unserved_pools=unserved_pools(pools, served))
+        for crawl, pools in zip(crawls, waiting, strict=True)
     ]
     exits, refusing = await _read_exits(store)
     found = StoreStatus(
@@ -186,8 +191,26 @@ async def _read_exits(store: Store) -> tuple[Mapping[str, ExitRecord], Mapping[s
     return exits, read_refusing(stored, time.time())
 
 
+async def _read_each(store: Store, keys: Sequence[K], read: Callable[[K], Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what `read` finds for each key, in order; a shared store is asked for many of them at a time."""
+    at_once = READ_AT_ONCE if store.capabilities.shared else 1
+    found: list[T] = []
+    for first in range(0, len(keys), at_once):
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(read(key)) for key in keys[first : first + at_once]]
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        found += [task.result() for task in tasks]
+    return found
+
+
 async def read_crawl(store: Store, name: str) -> CrawlStatus:
     """Return what the frontier counts of a crawl, and what is summed up beside it."""
+    return await _read_crawl(store, name, await store.exits.all())
+
+
+async def _read_crawl(store: Store, name: str, spent: Mapping[str, bytes]) -> CrawlStatus:
     totals = await store.crawls.totals(name)
     counts = await store.frontier.counts(name)
     return CrawlStatus(
@@ -212,20 +235,21 @@ async def read_crawl(store: Store, name: str) -> CrawlStatus:
         lost=counts.lost,
         unreadable=await store.quarantined(name),
         mistaken=counts.mistaken,
-        spending=await _read_spending(store, name),
+        spending=_read_spending(spent, name),
         crashes=counts.crashes,
     )
 
 
-async def _read_spending(store: Store, crawl: str) -> Spending | None:
-    packed = (await store.exits.all()).get(crawl_key(crawl))
+def _read_spending(spent: Mapping[str, bytes], crawl: str) -> Spending | None:
+    packed = spent.get(crawl_key(crawl))
     return None if packed is None else read_spending(packed)
 
 
 async def _read_fleet(
     store: Store, crawls: Sequence[CrawlStatus], workers: Sequence[Heartbeat]
 ) -> FleetStatus:
-    stages = {crawl.name: await read_stages(store, crawl) for crawl in crawls}
+    found = await _read_each(store, crawls, lambda crawl: read_stages(store, crawl))
+    stages = {crawl.name: of_crawl for crawl, of_crawl in zip(crawls, found, strict=True)}
     outputs = {
         record.name: tuple(map(public_name, record.outputs)) for record in await store.crawls.records()
     }

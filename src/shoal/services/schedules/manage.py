@@ -67,9 +67,14 @@ def read_state(schedule: Schedule, packed: bytes | None) -> ScheduleState:
     if packed is None:
         return ScheduleState(cursor=schedule.created_at)
     try:
-        return msgspec.msgpack.decode(packed, type=ScheduleState)
+        return _read_state(packed)
     except msgspec.MsgspecError as error:
         raise Misconfigured(f"its state cannot be read: {error}") from None
+
+
+@lru_cache(maxsize=1024)  # about 10 kB each
+def _read_state(packed: bytes) -> ScheduleState:
+    return msgspec.msgpack.decode(packed, type=ScheduleState)
 
 
 async def add_schedule(records: StoredSchedules, schedule: Schedule) -> None:

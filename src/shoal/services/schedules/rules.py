@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
+from math import inf
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -27,6 +29,7 @@ LATE_S = 60.0  # after which a tick counts as missed
 KEPT_RUNS = 50  # of those that have ended
 MAX_TICKS = 10_000  # that are decided in one step
 MIN_INTERVAL_S = 1.0
+LIVE = OPEN | {RunState.QUEUED}  # runs that have not ended
 MAX_ARGUMENT_BYTES = 256 * 1024  # a command line that every Linux accepts, with a large environment
 
 
@@ -117,6 +120,8 @@ def decide(
     cursor only moves forward.
     """
     state = state or ScheduleState(cursor=schedule.created_at)
+    if not _may_change(schedule, state, now):
+        return TickDecision(state)
     runs: list[ScheduledRun] = []
     start: list[ScheduledRun] = []
     cancel: list[str] = []
@@ -169,7 +174,23 @@ def renewed(state: ScheduleState, tick: float, *, holder: str, now: float) -> Sc
     return msgspec.structs.replace(state, runs=runs)
 
 
+def _may_change(schedule: Schedule, state: ScheduleState, now: float) -> bool:
+    if any(run.state in LIVE for run in state.runs):
+        return True
+    return not schedule.paused and _first_due(schedule, state.cursor) <= now
+
+
+@lru_cache(maxsize=4096)  # a scheduler asks every second, and reading a cron expression takes a while
+def _first_due(schedule: Schedule, cursor: float) -> float:
+    """Return when the first tick after `cursor` is due, with its jitter."""
+    return min(
+        (tick + delay_of(schedule, tick) for tick in islice(ticks_after(schedule, cursor), 1)), default=inf
+    )
+
+
 def _due(schedule: Schedule, cursor: float, now: float) -> Iterator[float]:
+    if _first_due(schedule, cursor) > now:
+        return
     for tick in islice(ticks_after(schedule, cursor), MAX_TICKS):
         if tick + delay_of(schedule, tick) > now:
             return
@@ -212,7 +233,6 @@ def _claim(run: ScheduledRun, holder: str, now: float) -> ScheduledRun:
 
 def _trim(runs: list[ScheduledRun]) -> tuple[ScheduledRun, ...]:
     """Drop the oldest runs that have ended."""
-    live = OPEN | {RunState.QUEUED}
-    ended_runs = [run for run in runs if run.state not in live]
+    ended_runs = [run for run in runs if run.state not in LIVE]
     dropped = {run.tick for run in ended_runs[:-KEPT_RUNS]}
     return tuple(run for run in runs if run.tick not in dropped)
