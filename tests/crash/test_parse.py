@@ -28,7 +28,7 @@ from shoal.parse.verdict import PoisonCause
 from shoal.spider.source import PlainSpider, SpiderFile
 
 NASTY = Path(__file__).parent / "nasty_spider.py"
-LIMITS = ParseLimits(cpu=1, wall=10, memory_bytes=128 * MIB, output_bytes=MIB, items=5_000, crashes=2)
+LIMITS = ParseLimits(cpu=1, wall=60, memory_bytes=128 * MIB, output_bytes=MIB, items=5_000, crashes=2)
 TIGHTER = {
     "sleep": replace(LIMITS, wall=1),
     "shout": replace(LIMITS, wall=1),
