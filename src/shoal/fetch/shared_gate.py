@@ -179,9 +179,12 @@ class SharedTurn:
                 await asyncio.sleep(max(answer.wait - asked.ahead / 2, 0.0))
                 continue
             self._receipt = answer.receipt
-            if took <= asked.leeway and answer.wait > 0:
-                await asyncio.sleep(answer.wait)
-            late = await self._wait_until_free(answer.asked_at + answer.wait + asked.leeway)
+            # The store may have answered just now. A slot that was granted ahead must not be used early then.
+            late = took - asked.leeway
+            if late <= 0:
+                if answer.wait > 0:
+                    await asyncio.sleep(answer.wait)
+                late = await self._wait_until_free(answer.asked_at + answer.wait + asked.leeway)
             if late <= 0:
                 return 0.0
             gate.delay.note(took + late)

@@ -69,6 +69,16 @@ async def test_a_turn_that_came_too_late_is_returned_and_the_next_one_has_more_t
     turn.sent()
 
 
+async def test_a_turn_ahead_whose_answer_took_too_long_is_not_used_early() -> None:
+    """The store may have answered just now: then the slot is 0.3 s away, and later than may be sent."""
+    store = Store([(GRANTED, 0.3, 0.2), (GRANTED, 0.0, 0.001)])
+    turn = store.turn()
+
+    assert await turn.take() == 0.0
+    assert [asked.receipt for asked in store.asked] == ["", "turn 1"]
+    assert turn.sends == 1
+
+
 async def test_a_short_interval_leaves_time_enough_for_an_answer() -> None:
     leeways = []
 
