@@ -63,7 +63,7 @@ def bus() -> FakeBus:
     return FakeBus()
 
 
-async def turns(deliveries: Deliveries, seconds: float = 0.02) -> None:
+async def turns(deliveries: Deliveries, seconds: float = 0.2) -> None:
     """Run the deliveries for a moment."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
