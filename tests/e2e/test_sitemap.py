@@ -1,5 +1,6 @@
 """Pages that no page links to, found through an index of sitemaps."""
 
+import asyncio
 import gzip
 import threading
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command import QUICK, records, shoal
+from tests.servers.redis import valkey
 
 PAGES = 30
 
@@ -72,14 +74,35 @@ def page(page):
 """
 
 
+def automatic(site: str, folder: Path, kind: str) -> tuple[str, ...]:
+    if kind == "flag":
+        return site, "--sitemap", "auto", "--follow", "/page/"
+    (folder / "auto.py").write_text(SPIDER.format(site=site))
+    return ("auto.py",)
+
+
+@pytest.mark.parametrize("kind", ["flag", "spider"])
+async def test_a_fleet_finds_the_sitemaps_that_robots_txt_names(site: str, tmp_path: Path, kind: str) -> None:
+    async with valkey(tmp_path / "valkey") as redis:
+        store = ("--store", redis.dsn)
+        target = automatic(site, tmp_path, kind)
+        sent = await asyncio.to_thread(
+            shoal, "submit", *target, *QUICK, *store, "--out", "items.jsonl", cwd=tmp_path
+        )
+        assert sent.code == 0, sent.err
+        ran = await asyncio.to_thread(
+            shoal, "worker", *store, "--allow-private", "--until-done", cwd=tmp_path
+        )
+    assert ran.code == 0, ran.err
+    assert {record["url"] for record in records(tmp_path / "items.jsonl")} == {
+        site,
+        *(f"{site}page/{n}" for n in range(PAGES)),
+    }
+
+
 @pytest.mark.parametrize("kind", ["flag", "spider"])
 def test_the_sitemaps_that_robots_txt_names_are_found(site: str, tmp_path: Path, kind: str) -> None:
-    target: tuple[str, ...]
-    if kind == "flag":
-        target = (site, "--sitemap", "auto", "--follow", "/page/")
-    else:
-        (tmp_path / "auto.py").write_text(SPIDER.format(site=site))
-        target = ("auto.py",)
+    target = automatic(site, tmp_path, kind)
     ran = shoal("crawl", *target, *QUICK, "--out", "items.jsonl", "--json", cwd=tmp_path)
 
     assert ran.code == 0, ran.err
