@@ -31,8 +31,8 @@ $(VENV)/.ready: requirements/dev.txt requirements/setup.txt pyproject.toml
 demo: setup ## crawl a small shop on this machine and watch
 	@$(BIN)/shoal demo
 
-# Two test processes for each core: half of the time of a test that runs servers or commands is waiting.
-TEST_PROCESSES ?= $(shell expr 2 '*' $$(nproc))
+# Three test processes for each core: most of the time of a test that runs servers or commands is waiting.
+TEST_PROCESSES ?= $(shell expr 3 '*' $$(nproc))
 PYTEST := $(BIN)/pytest --dist worksteal
 
 quick: setup ## lint, types and the tests that start no process: before every commit, under a minute
@@ -44,7 +44,7 @@ test: setup ## lint, types and every test: before a change lands
 	@$(MAKE) --no-print-directory lint
 	@$(PYTEST) -n $(TEST_PROCESSES) || { code=$$?; test $$code -eq 1 || exit $$code; $(MAKE) --no-print-directory failed-alone; }
 
-# Time limits expire on a machine that runs four tests at once. What fails alone has failed.
+# Time limits expire on a machine that runs many tests at once. What fails alone has failed.
 .PHONY: failed-alone
 failed-alone: setup
 	@echo "test: the tests that failed beside others (named above) run once more, alone"
