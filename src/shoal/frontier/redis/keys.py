@@ -93,7 +93,7 @@ with the length, followed by that many bytes; `s2` and `s4` are the same with tw
     HOST       >ddddddHHHIIHBB  tat, last, rest until, token, interval, slow, burst, concurrency, inflight,
                        failures, version of the crawl options, responses without a block, flags (1 paused,
                        2 has OVERRIDES, 4 has responses in T:hw, 8 has T:ht; from 16 on: leases whose
-                       request has not taken its turn), number of lanes
+                       request has not taken its turn), number of lanes (255: or more)
     LANE       >IBBHd  C, flags (1 suspects, 2 has spilled chunks, 4 scheduled, 8 has returned requests), band
                        of its head (255: empty), bands that have new links (bit B), moment; s1 pool
     OVERRIDES  >dhhd   interval, burst, concurrency (-1: not set), Crawl-delay

@@ -238,11 +238,9 @@ class StoredHost(msgspec.Struct, frozen=True):
 
 def unpack_host(name: str, packed: bytes) -> StoredHost:
     """Unpack HOST and its lanes."""
-    tat, _, rest_until, _, interval, _, burst, concurrency, inflight, *_, flags, number = _host.unpack_from(
-        packed
-    )
+    tat, _, rest_until, _, interval, _, burst, concurrency, inflight, *_, flags, _ = _host.unpack_from(packed)
     position, lanes = _host.size, []
-    for _ in range(number):
+    while position < len(packed):
         crawl, lane_flags, head, fresh, moment = _lane.unpack_from(packed, position)
         pool, position = _short_at(packed, position + _lane.size)
         bands = [one for one in range(LOWEST_BAND + 1) if fresh >> one & 1]

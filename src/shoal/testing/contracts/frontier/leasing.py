@@ -49,6 +49,21 @@ class LeasingContract:
         assert paths(await take(frontier, 5)) == ["a.test/0", "b.test/0", "c.test/0", "a.test/1", "b.test/1"]
         assert paths(await take(frontier, 4)) == ["c.test/1", "a.test/2", "b.test/2", "c.test/2"]
 
+    async def test_hundreds_of_crawls_share_a_host(self, frontier: Frontier) -> None:
+        names = [f"crawl {number}" for number in range(300)]
+        for number, name in enumerate(names):
+            await frontier.crawls.open(name, pace=UNLIMITED)
+            await frontier.add(name, [link(f"{number}/1"), link(f"{number}/2")])
+
+        leased = []
+        while leases := await take(frontier):
+            leased += leases
+            for lease in leases:
+                await settle(frontier, lease, Done(page()))
+        assert sorted(paths(leased)) == sorted(
+            f"a.test/{number}/{part}" for number in range(300) for part in (1, 2)
+        )
+
     async def test_a_host_with_the_best_links_does_not_starve_the_others(self, bench: FrontierBench) -> None:
         frontier = bench.frontier
         await frontier.crawls.open("c", pace=Pace(interval=1.0, burst=1, concurrency=10))

@@ -18,7 +18,7 @@ local CRAWL, LANE_FLAGS, BAND, FRESH, MOMENT, POOL = 10, 11, 12, 13, 14, 15  -- 
 local LANE = '>IBBHdBc0'
 local SUSPECT, SPILLED, SCHEDULED, RETURNED = 1, 2, 4, 8
 local EMPTY = 255
-local MAX_CLEAR = 65535
+local MAX_CLEAR, MAX_NUMBER = 65535, 255
 
 local SLOW_ON, SLOW_AT = '>dHHHIIHB', 41  -- the fields from SLOW to FLAGS
 local INFLIGHT_AT, FLAGS_AT = 53, 65
@@ -161,9 +161,10 @@ local function apply_pace(host)
   mark_dirty(host)
 end
 
+-- Lanes follow to the end of the packed state: their number has one byte, and more crawls may share a host.
 local function read_lanes(host, packed)
   local position, own = host[LANES_AT], host[LANES]
-  for _ = 1, host[NUMBER] do
+  while position <= #packed do
     local lane = {host, false, false, false, 0, false, 0, false, 0, parse(LANE, packed, position)}
     local crawl = lane[CRAWL]
     position = lane[POOL + 1]
@@ -387,11 +388,12 @@ end
 
 local function pack_host(host)
   local own = host[LANES]
-  host[NUMBER] = #own
+  host[NUMBER] = math.min(#own, MAX_NUMBER)
   local packed = pack(HOST, unpack(host, TAT, NUMBER))
   if #own == 1 then return packed .. pack_lane(own[1]) end
-  for i = 1, #own do packed = packed .. pack_lane(own[i]) end
-  return packed
+  local parts = {packed}
+  for i = 1, #own do parts[i + 1] = pack_lane(own[i]) end
+  return table.concat(parts)
 end
 
 -- Write the changed hosts, and all pending changes of sets, lists, hashes and counters.
