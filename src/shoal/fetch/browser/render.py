@@ -29,6 +29,7 @@ from shoal.model.rendering import Action, Click, Fill, Rendering, ScrollToEnd, W
 from shoal.model.settings import BrowserSettings
 
 CAPTURE_S = 10.0  # for the DOM, the screenshot and the PDF, each
+CAPTURE_TRIES = 5
 ANSWER_S = 2.0  # for a page that is asked whether its script still runs
 POLL_S = 0.02
 QUIET_S = 0.1
@@ -261,6 +262,17 @@ class PageRun:
     # --- capture ---------------------------------------------------------------------------------
 
     async def _capture(self) -> Capture | Failure:
+        """Capture the page; again if it reloads itself between two commands, which then fail."""
+        tries = CAPTURE_TRIES
+        while True:
+            tries -= 1
+            try:
+                return await self._capture_once()
+            except CommandFailed:
+                if not tries:
+                    raise
+
+    async def _capture_once(self) -> Capture | Failure:
         events, call = self.events, self.session.call
         if events.document is None:
             return Failure(FailureClass.PROTOCOL, "the browser has no response for the page")
