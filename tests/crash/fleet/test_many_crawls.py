@@ -1,7 +1,7 @@
 """Many live crawls on two workers: all of them finish, within bounds, and none is behind a big one.
 
-The big crawl is submitted first, and has twice as many pages as all small ones together. All have the same
-weight. A fleet that shared fairly between two crawls alone, the big one and all small ones as one, would end
+The big crawl is submitted first, and has more pages than all small ones together, twice as many in the cut. All
+have the same weight. A fleet that shared fairly between two crawls alone, the big one and all small ones as one, would end
 the last small one when the big one has half of its pages. Some of the small ones are submitted when the
 workers have begun.
 
@@ -34,7 +34,8 @@ from shoal.stores.open import open_store
 
 CRAWLS = int(os.environ.get("MANY_CRAWLS", "40"))
 PAGES = int(os.environ.get("MANY_CRAWLS_PAGES", "8"))
-BIG = max(2 * CRAWLS * PAGES, 3_000)  # pages of the big crawl
+BIG = min(max(2 * CRAWLS * PAGES, 3_000), 90_000)  # pages of the big crawl; above 100,000 it would be a trap
+HOSTS = 20  # that the crawls are on
 SPIDERS = 5  # different ones; more than a worker keeps loaded
 KEPT_SPIDERS, PROCESSES = 3, 4  # of a worker
 LAST = max(3, CRAWLS // 100)  # crawls that are submitted last, when this many pages have been served:
@@ -96,6 +97,11 @@ def size_of(name: str) -> int:
     return BIG if name == "big" else PAGES
 
 
+def start_of(site: ServedSite, name: str) -> str:
+    host = 0 if name == "big" else int(name[1:]) % HOSTS
+    return f"http://{site.authorities[host]}/{name}/{size_of(name)}/"
+
+
 class Submissions:
     """Crawls of a few spiders, submitted to one store."""
 
@@ -121,7 +127,7 @@ class Submissions:
                     source=source,
                     settings=self._settings,
                     name=name,
-                    seeds=(f"http://{self._site.authorities[0]}/{name}/{size_of(name)}/",),
+                    seeds=(start_of(self._site, name),),
                     outputs=(str(self._folder / f"out/{name}.jsonl"),),
                 )
                 await submit_known(store, plan, spider, Stop())
@@ -131,7 +137,7 @@ class Submissions:
 async def test_many_crawls_finish_within_bounds_and_none_is_behind_a_big_one(tmp_path: Path) -> None:
     async with (
         valkey(tmp_path / "server") as server,
-        serving("tests.site.branches:build", "", hosts=1) as site,
+        serving("tests.site.branches:build", "", hosts=HOSTS) as site,
     ):
         names = ["big", *(f"c{number}" for number in range(CRAWLS))]
         submissions = Submissions(server, site, tmp_path)
@@ -174,7 +180,7 @@ async def test_many_crawls_finish_within_bounds_and_none_is_behind_a_big_one(tmp
 
 
 def pages_of(site: ServedSite, name: str) -> list[str]:
-    start = f"http://{site.authorities[0]}/{name}/{size_of(name)}/"
+    start = start_of(site, name)
     return [start, *(f"{start}{number}" for number in range(1, size_of(name)))]
 
 
