@@ -33,8 +33,8 @@ from shoal.model.request import Link, Request
 from shoal.model.settings import Settings
 from shoal.redis_client import RedisClient, key_names
 from shoal.spider.pickled import PickledSpider, running_python
-from shoal.spider.source import SpiderFile
-from shoal.stores.contract.crawl_record import CrawlRecord, spider_on_disk
+from shoal.spider.source import SpiderFile, SpiderText
+from shoal.stores.contract.crawl_record import CrawlRecord, spider_source
 from shoal.stores.contract.record_reader import read_record, sign_record
 from shoal.stores.open import open_store
 
@@ -185,10 +185,9 @@ def test_no_change_of_a_record_raises_anything_but_a_refusal(tmp_path: Path) -> 
             continue
         assert read.archive_location is not None
         if isinstance(read.source, SpiderFile):
-            with spider_on_disk(read) as source:
-                assert isinstance(source, SpiderFile)
-                assert Path(source.path).read_bytes() == read.text
-                assert Path(source.path).parent.name.startswith("shoal-spider-")
+            source = spider_source(read)
+            assert isinstance(source, SpiderText)
+            assert (source.name, source.text) == (read.source.path, read.text)
     assert len(reasons) > rounds / 4
     assert max(map(len, reasons)) < 1_000
     assert time.monotonic() - began < 60 + rounds / 100

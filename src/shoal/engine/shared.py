@@ -54,10 +54,12 @@ from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import ITEM_KEYS, KeyScheme, Scope
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.sinks import MultiSink
-from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.contract.crawl_record import CrawlRecord, SpiderFiles, spider_on_disk
+from shoal.spider.source import PlainSpider, SpiderDescription, SpiderSource
+from shoal.stores.contract.crawl_record import CrawlRecord, spider_source
 from shoal.stores.contract.fleet import Fleet, SharedQuota, SiteBudget
 from shoal.stores.contract.record_reader import settings_of
+
+PLAIN = "plain"  # the name of every spider without code: crawls share one
 
 COUNT_EVERY_S = 1.0  # between two questions to every shard whether anything is left
 COUNT_WAITING_S = 5.0  # the same while the frontier knows of something to wait for
@@ -104,13 +106,8 @@ class Shared:
         sandbox: SandboxRules,
         settings: Settings | None = None,
         bus: DeliveringBus | None = None,
-        spider_files: SpiderFiles | None = None,
     ) -> None:
-        """`settings`: those to run the crawl with, None: the record's.
-
-        `spider_files`: where the crawls of a worker have their spiders; None: in a temporary folder.
-        """
-        self._spider_files = spider_files
+        """`settings`: those to run the crawl with, None: the record's."""
         self._record = record
         self._fleet = fleet
         self._store = fleet.client
@@ -124,9 +121,11 @@ class Shared:
         self.sandbox = sandbox  # the worker's, not that of the record
 
     def spider_source(self) -> AbstractContextManager[SpiderSource]:
-        if self._spider_files is not None:
-            return nullcontext(self._spider_files.source(self._record))
-        return spider_on_disk(self._record)
+        source = spider_source(self._record)
+        if isinstance(source, PlainSpider):
+            # The name and the start URLs are in the store: crawls with the same fields share a process.
+            source = PlainSpider(PLAIN, (), source.items)
+        return nullcontext(source)
 
     def parse_settings(self) -> Settings:
         return self._settings

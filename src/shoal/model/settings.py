@@ -238,6 +238,11 @@ class WorkerSettings:
         "Folders and addresses (postgresql://user@db/shop) that crawls may write to; in the environment one"
         " per line; empty: the folder where the worker started.",
     ] = field(default=(), repr=False)
+    allow_seeds: Annotated[
+        tuple[str, ...],
+        "Databases that schedules of a shared store may read start URLs from, spelled as in the schedule; in"
+        " the environment one per line.",
+    ] = field(default=(), repr=False)
     max_crawls: Annotated[int, "Crawls that a worker runs at once; if more have work, they take turns."] = (
         200  # each takes about a megabyte; parse processes are shared
     )

@@ -8,7 +8,14 @@ import msgspec
 from shoal.model.limits import ParseLimits
 from shoal.model.sandbox import SandboxRules
 from shoal.spider.pickled import PickledSpider
-from shoal.spider.source import PlainSpider, SpiderDescription, SpiderFile, SpiderModule, SpiderSource
+from shoal.spider.source import (
+    PlainSpider,
+    SpiderDescription,
+    SpiderFile,
+    SpiderModule,
+    SpiderSource,
+    SpiderText,
+)
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
@@ -28,7 +35,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
                 return path
             case SpiderModule(module):
                 return module
-            case PlainSpider(name) | PickledSpider(name):
+            case PlainSpider(name) | PickledSpider(name) | SpiderText(name):
                 return name
         assert_never(self.source)
 

@@ -32,7 +32,7 @@ from shoal.services.live.past import PastFigures
 from shoal.services.live.sampler import LiveStore
 from shoal.services.live.searches import TraceSearches
 from shoal.services.remote.processes import CrawlProcesses, SubmissionRules
-from shoal.services.schedules.serve import keep_scheduling
+from shoal.services.schedules.serve import keep_scheduling, launch_rules
 from shoal.services.scraping.scrape import Scraper
 from shoal.services.store_address import public_address
 from shoal.services.webhooks.deliver import WebhookLoop
@@ -119,7 +119,8 @@ async def serve(plan: ServePlan, stop: asyncio.Event, listening: Callable[[Liste
                 group.create_task(webhooks.run(), name="serve.webhooks"),
             ]
             if plan.schedules:
-                scheduling = keep_scheduling(dsn, spiders=plan.spiders, own=plan.submissions.own_arguments)
+                rules = launch_rules(plan.settings, config=plan.submissions.config, spiders=plan.spiders)
+                scheduling = keep_scheduling(dsn, rules)
                 chores.append(group.create_task(scheduling, name="serve.schedules"))
             listening(Listening(f"{url}/#token={token}" if token else f"{url}/", token))
             stopping = group.create_task(stop.wait(), name="serve.stop")

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from shoal.child_process import die_with_parent
 from shoal.model.errors import Interrupted, Misconfigured, ShoalError, Unavailable
 from shoal.model.printable import printable
+from shoal.model.settings import Settings
 
 MAX_OUTPUT_BYTES = 4 << 20
 MAX_ERROR_BYTES = 64 * 1024
@@ -75,6 +76,12 @@ async def spawn_command(
     except OSError as error:
         family = Misconfigured if error.errno == errno.E2BIG else Unavailable
         raise family(f"shoal {arguments[0]} cannot be started: {error.strerror}") from None
+
+
+def operator_options(settings: Settings, config: str | None) -> list[str]:
+    """Return the options of every crawl command that a process starts: it may do what its operator allows."""
+    found = ["--allow-private"] if settings.crawl.allow_private else []
+    return [*found, f"--config={Path(config).absolute()}"] if config else found
 
 
 def absolute(dsn: str) -> str:

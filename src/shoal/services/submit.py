@@ -83,6 +83,7 @@ from shoal.spider.source import (
     SpiderDescription,
     SpiderFile,
     SpiderModule,
+    SpiderText,
     StoredSpiderSource,
 )
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
@@ -482,7 +483,7 @@ def _portable(plan: CrawlPlan) -> StoredSpiderSource:
             return msgspec.structs.replace(plan.source, folder="")  # of this machine; workers install it
         case PlainSpider():
             return plan.source
-        case PickledSpider(name):
+        case PickledSpider(name) | SpiderText(name):
             raise Misconfigured(
                 f"spider {name!r} is part of this program, and workers of a shared store take spiders from"
                 " files: move it to a file and run  shoal.run('spider.py', ...)"

@@ -46,8 +46,17 @@ class PlainSpider(msgspec.Struct, frozen=True, tag="plain"):
     items: dict[str, str] = {}  # field name -> CSS; empty: url, status, title, depth, fetched_at, links
 
 
+class SpiderText(msgspec.Struct, frozen=True, tag="text"):
+    """A spider file of a crawl's record. It is never on disk: no other process can be made to load it."""
+
+    name: str  # of the file
+    text: bytes
+    attribute: str = ""
+    arguments: dict[str, tuple[str, ...]] = {}
+
+
 StoredSpiderSource = SpiderFile | SpiderModule | PlainSpider  # what the record of a crawl can have
-SpiderSource = StoredSpiderSource | PickledSpider
+SpiderSource = StoredSpiderSource | SpiderText | PickledSpider
 
 
 class SpiderDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,16 +107,11 @@ def load(source: SpiderSource) -> Spider:
 
             spider = plain_spider(source.name, source.start, source.items)
             code = msgspec.json.encode(source, order="sorted")
-        case SpiderFile(path) if path.endswith(".toml"):
-            from shoal.spider.toml_spider import toml_spider
-
-            code = _read(Path(path))
-            if source.attribute:
-                raise Misconfigured(f"{path}: a TOML file has one spider: leave out :{source.attribute}")
-            spider = toml_spider(code.decode("utf-8", "replace"), path, source.arguments)
-        case SpiderFile():
-            module, code = _import_file(Path(source.path))
-            spider = _find(module, source, source.path)
+        case SpiderFile(path):
+            code, folder = _read(Path(path)), str(Path(path).resolve().parent)
+            spider = _load_text(code, path, source, folder)
+        case SpiderText(name, code):
+            spider = _load_text(code, name, source)
         case SpiderModule():
             if source.folder and source.folder not in sys.path:
                 sys.path.insert(0, source.folder)
@@ -129,21 +133,28 @@ def _read(path: Path) -> bytes:
         raise Misconfigured(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _import_file(path: Path) -> tuple[ModuleType, bytes]:
-    code = _read(path)
+def _load_text(code: bytes, path: str, source: SpiderFile | SpiderText, folder: str = "") -> Spider:
+    """Return the spider of a file's text; it can import files of `folder`, if there is one."""
+    if path.endswith(".toml"):
+        from shoal.spider.toml_spider import toml_spider
+
+        if source.attribute:
+            raise Misconfigured(f"{path}: a TOML file has one spider: leave out :{source.attribute}")
+        return toml_spider(code.decode("utf-8", "replace"), path, source.arguments)
     # A unique module name: a spider file called json.py must not replace the module json.
-    name = f"shoal_spider_{sha256(bytes(path.resolve())).hexdigest()[:8]}_{path.stem}"
-    spec = importlib.util.spec_from_loader(name, loader=None, origin=str(path))
+    name = f"shoal_spider_{sha256(f'{folder}/{path}'.encode()).hexdigest()[:8]}_{Path(path).stem}"
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=path)
     assert spec
     module = importlib.util.module_from_spec(spec)
-    module.__file__ = str(path)
+    module.__file__ = path
     sys.modules[name] = module  # dataclasses look up the module of a class
-    sys.path.insert(0, str(path.resolve().parent))  # lets the spider import files in its own folder
+    if folder:
+        sys.path.insert(0, folder)
     try:
-        exec(compile(code, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+        exec(compile(code, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     except BaseException as error:
-        raise _load_error(str(path), error) from error
-    return module, code
+        raise _load_error(path, error) from error
+    return _find(module, source, path)
 
 
 def _import_module(name: str) -> ModuleType:
@@ -171,7 +182,7 @@ def _load_error(where: str, error: BaseException) -> ShoalError:
     return Misconfigured(f"{where}:{frames[-1].lineno}: {text}" if frames else f"{where}: {text}")
 
 
-def _find(module: ModuleType, source: SpiderFile | SpiderModule, where: str) -> Spider:
+def _find(module: ModuleType, source: SpiderFile | SpiderText | SpiderModule, where: str) -> Spider:
     """Return the spider that the source names, or the only one; one that a function makes, with arguments."""
     found, factories = _spiders(module), _factories(module)
     if source.attribute:
@@ -219,7 +230,7 @@ def _returns_spider(annotation: object) -> bool:
     return annotation is Spider
 
 
-def _make(factory: Any, source: SpiderFile | SpiderModule, where: str) -> Spider:
+def _make(factory: Any, source: SpiderFile | SpiderText | SpiderModule, where: str) -> Spider:
     arguments, changed = bind(factory, source.arguments, where)
     try:
         spider = factory(**arguments)

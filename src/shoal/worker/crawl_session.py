@@ -33,7 +33,7 @@ from shoal.model.settings import Settings
 from shoal.parse.pool import ParsePool
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.sinks.drafts import place_of, publish
-from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord, SpiderFiles
+from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
 from shoal.stores.contract.record_reader import settings_of
@@ -120,7 +120,6 @@ class WorkerContext:
     watch: Callable[[Snapshot], None] | None = None  # called four times per second
     # Where only one crawl is served, the pool that has its spider loaded already; else what all crawls share.
     parser: ParsePool | SharedParsers | None = None
-    spider_files: SpiderFiles | None = None
     permits: FairPermits | None = None
     is_behind: Callable[[], bool] | None = None  # whether the program that takes the items is
     deliveries: Deliveries | None = None  # pages to parse, once the bus is joined
@@ -383,7 +382,6 @@ class CrawlSession:
             settings=plan.rules.apply(settings),
             sandbox=plan.sandbox,
             bus=context.deliveries,
-            spider_files=context.spider_files,
         )
         async with open_session(strategy, context.parser) as stations:
             self._crawl = Crawl(stations)

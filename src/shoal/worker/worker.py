@@ -28,8 +28,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from shoal import __version__
@@ -43,7 +41,7 @@ from shoal.fetch.registry import check_pools
 from shoal.model.errors import Lost, Misconfigured, ShoalError, leaves
 from shoal.parse.pool import ParsePool
 from shoal.parse.shared_parsers import SharedParsers
-from shoal.stores.contract.crawl_record import CrawlRecord, SpiderFiles, StoredRecords
+from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
 from shoal.stores.contract.heartbeat import CrawlActivity, Heartbeat, OutputActivity, served_pools
 from shoal.worker.activity import CrawlWork, describe_activity
@@ -247,13 +245,12 @@ class Worker:
             yield
             return
         procs = self._plan.procs or 2 * (os.cpu_count() or 1)
-        with TemporaryDirectory(prefix="shoal-spiders-") as folder:
-            async with SharedParsers.open(max_children=procs, max_spiders=self._plan.max_spiders) as parsers:
-                self._context.parser, self._context.spider_files = parsers, SpiderFiles(Path(folder))
-                try:
-                    yield
-                finally:
-                    self._context.parser = None
+        async with SharedParsers.open(max_children=procs, max_spiders=self._plan.max_spiders) as parsers:
+            self._context.parser = parsers
+            try:
+                yield
+            finally:
+                self._context.parser = None
 
     def summary(self, crawl: str) -> Summary:
         """Return the summary of the one crawl that was served."""

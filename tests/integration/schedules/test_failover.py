@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.servers.redis import SentinelSet, sentinels, valkey_program
 
+from shoal.model.configuration.crawl_definition import CrawlDefinition
 from shoal.services.schedules.manage import STATE, add_schedule, read_state
 from shoal.services.schedules.rules import crawl_of
 from shoal.services.schedules.scheduler import CrawlScheduler, Started
@@ -19,7 +20,12 @@ EVERY_S = 600.0
 TICKS = 12
 FAILOVER_AT, SET_BACK_AT, DEATH_AT = 4, 6, 8  # ticks
 SCHEDULE = Schedule(
-    name="a", arguments=("a.py",), folder="/", every_s=EVERY_S, overlap=Overlap.QUEUE, created_at=START
+    name="a",
+    crawl=CrawlDefinition(spider="a.py"),
+    folder="/",
+    every_s=EVERY_S,
+    overlap=Overlap.QUEUE,
+    created_at=START,
 )
 
 

@@ -13,11 +13,13 @@ from tests.servers.redis import RedisServer, valkey
 
 from shoal.engine.plan import Stop
 from shoal.model.api.webhooks import NewWebhook
+from shoal.model.configuration.crawl_definition import CrawlDefinition
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.server.state.events import SnapshotFeed
 from shoal.services.inspect.snapshots import open_snapshots
 from shoal.services.live.sampler import LiveStore
 from shoal.services.schedules import scheduler
+from shoal.services.schedules.launch import LaunchRules
 from shoal.services.schedules.manage import STATE, add_schedule
 from shoal.services.schedules.serve import keep_scheduling
 from shoal.services.webhooks import rules
@@ -45,7 +47,7 @@ async def test_a_scheduler_goes_on_when_its_store_is_back(
     async with valkey(tmp_path / "valkey") as server:
         stop = Stop()
         dsn = f"{server.dsn}?patience_s={PATIENCE_S}"
-        running = asyncio.create_task(keep_scheduling(dsn, stop))
+        running = asyncio.create_task(keep_scheduling(dsn, LaunchRules(), stop))
         await asyncio.sleep(0.2)
         server.kill()
         await until_logged(caplog, "schedules.waiting", running)
@@ -96,7 +98,9 @@ async def test_damaged_records_of_a_crawl_end_neither_schedules_nor_webhooks_nor
         async with open_store(server.dsn, create=True) as store:
             await store.fleet.frontier.crawls.open("a")
             running = ScheduledRun(tick=1.0, state=RunState.RUNNING, crawl="a")
-            one = Schedule(name="a", arguments=("a.py",), folder="", every_s=1e6, created_at=1.0)
+            one = Schedule(
+                name="a", folder="", crawl=CrawlDefinition(spider="a.py"), every_s=1e6, created_at=1.0
+            )
             await add_schedule(store.schedules, one)
             state = ScheduleState(cursor=1.0, runs=(running,))
             await store.schedules.swap(STATE + "a", None, msgspec.msgpack.encode(state))
@@ -107,7 +111,7 @@ async def test_damaged_records_of_a_crawl_end_neither_schedules_nor_webhooks_nor
         hosts = LiveStore(server.dsn, settings.alerts).slow_hosts
         feed = SnapshotFeed(partial(open_snapshots, server.dsn, hosts), address="a", every_s=0.05)
         async with WebhookLoop.open(settings, every_s=0.05) as loop, asyncio.timeout(30):
-            works = [keep_scheduling(server.dsn), loop.run(), feed.run()]
+            works = [keep_scheduling(server.dsn, LaunchRules()), loop.run(), feed.run()]
             tasks = [asyncio.create_task(work) for work in works]
             async with feed.listen() as snapshots:
                 _, snapshot = await anext(snapshots)

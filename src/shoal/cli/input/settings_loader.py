@@ -69,6 +69,9 @@ def flag_of(key: str) -> str:
 
 def _find(config: str | None) -> Path | None:
     if config is not None:
+        # Not any file that happens to be valid TOML: items of a crawl can be made to look like settings.
+        if not config.endswith(".toml"):
+            raise Misconfigured(f"--config {config}: the name of a settings file ends with .toml")
         return Path(config)
     return Path(FILE) if Path(FILE).exists() else None
 

@@ -73,6 +73,7 @@ _SECRET = frozenset(
         "crawl.cookies",
         "crawl.cookie_file",
         "worker.allow_outputs",
+        "worker.allow_seeds",
         "worker.record_key_file",
         "proxies.list",
         "alerts.webhooks",
@@ -90,7 +91,9 @@ _SERVICE = re.compile(
 # Their values may have commas.
 ALERT_ACTIONS = ("pause_host", "none")
 BROWSERS = ("chrome", "edge", "firefox", "safari")  # `fetch/impersonate/profiles.py`
-_ONE_PER_LINE = frozenset({"worker.allow_outputs", "crawl.blocked_if", "proxies.list", "alerts.webhooks"})
+_ONE_PER_LINE = frozenset(
+    {"worker.allow_outputs", "worker.allow_seeds", "crawl.blocked_if", "proxies.list", "alerts.webhooks"}
+)
 _MAY_BE_EMPTY = frozenset(
     {
         "browser.path",

@@ -33,11 +33,10 @@ async def create_schedule(
     server: ApiServer, params: Nothing, body: NewSchedule, caller: Caller
 ) -> ChangedSchedule:
     """Add a schedule. A scheduler of the store starts its crawls: `shoal schedule run`."""
-    _, arguments = server.crawls.arguments(body.crawl, caller.holder.role)
     added = Schedule(
         name=body.name,
-        arguments=tuple(arguments),
         folder=os.getcwd(),
+        crawl=server.crawls.definition(body.crawl, caller.holder.role),
         cron=body.cron,
         every_s=body.every_s,
         timezone=body.timezone,

@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 
 import msgspec
 
@@ -25,15 +24,13 @@ from shoal.services.live.lines import exit_line
 from shoal.services.live.sampler import LiveStore
 from shoal.services.proxies import list_exits
 from shoal.services.schedules.manage import KnownSchedule, list_schedules
-from shoal.sinks.names import public_name
+from shoal.services.schedules.schedule_json import shown_arguments
 from shoal.stores.open import open_store, store_exists
 
 MAX_EXITS = 500
 MAX_COSTS = 100
 MAX_SCHEDULES = 500
 MAX_TICKS = 8
-SECRET_FLAGS = frozenset({"--header", "-H", "--cookie", "--cookies", "--proxy", "--out", "-o", "--arg", "-a"})
-HIDDEN = "***"
 
 
 async def host_details(live: LiveStore, host: str) -> HostDetails:
@@ -85,7 +82,7 @@ def _schedule_line(known: KnownSchedule) -> ScheduleLine:
     schedule = known.schedule
     return ScheduleLine(
         name=schedule.name,
-        arguments=public_arguments(schedule.arguments),
+        arguments=shown_arguments(schedule),
         cron=schedule.cron,
         every_s=schedule.every_s,
         timezone=schedule.timezone,
@@ -97,20 +94,6 @@ def _schedule_line(known: KnownSchedule) -> ScheduleLine:
             for run in known.state.runs[-MAX_TICKS:]
         ],
     )
-
-
-def public_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of a crawl without the values that may be secret."""
-    shown: list[str] = []
-    for one in arguments:
-        flag, equals, _ = one.partition("=")
-        if shown and shown[-1] in SECRET_FLAGS:
-            shown.append(HIDDEN)
-        elif flag in SECRET_FLAGS and equals:
-            shown.append(f"{flag}={HIDDEN}")
-        else:
-            shown.append(public_name(one) if "://" in one else one)
-    return shown
 
 
 async def exit_lines(settings: Settings, status: StoreStatus | None) -> ExitLines:

@@ -16,13 +16,21 @@ import msgspec
 
 from shoal.model.api.roles import Role
 from shoal.model.api.submission import CrawlSubmission, SubmittedCrawl
+from shoal.model.configuration.crawl_definition import CrawlDefinition, command_arguments
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.settings import Settings
-from shoal.services.child_command import CommandResult, end_command, run_command, spawn_command, wait_for_end
+from shoal.services.child_command import (
+    CommandResult,
+    end_command,
+    operator_options,
+    run_command,
+    spawn_command,
+    wait_for_end,
+)
 from shoal.services.remote.submission import (
     accepted_urls,
     check_role,
-    command_arguments,
+    crawl_definition,
     crawl_name,
     judge_seeds,
 )
@@ -47,12 +55,6 @@ class SubmissionRules:
     outputs: str = ""  # the folder for outputs; empty: the current one
     config: str = ""  # the settings file of the server, which its commands read as well
 
-    @property
-    def own_arguments(self) -> list[str]:
-        """Return what every command that the server starts gets: it may do what the server may."""
-        found = ["--allow-private"] if self.settings.crawl.allow_private else []
-        return [*found, f"--config={self.config}"] if self.config else found
-
 
 class CrawlProcesses:
     def __init__(self, rules: SubmissionRules, group: asyncio.TaskGroup) -> None:
@@ -74,17 +76,16 @@ class CrawlProcesses:
                 for process in list(processes._running.values()):
                     group.create_task(end_command(process), name="crawl.end")
 
-    def arguments(self, submission: CrawlSubmission, role: Role) -> tuple[str, list[str]]:
-        """Return the name and the arguments of a crawl, for a schedule; raise if a URL is not accepted."""
+    def definition(self, submission: CrawlSubmission, role: Role) -> CrawlDefinition:
+        """Return the crawl of a schedule; raise if a URL is not accepted."""
         check_role(submission, role)
         verdicts = judge_seeds(submission.urls, self._rules.settings)
         for one in verdicts:
             if not one.accepted:
                 raise Misconfigured(f"urls: line {one.line}: {one.reason}")
         urls = accepted_urls(verdicts)
-        name = crawl_name(submission, urls)
-        found = command_arguments(submission, name=name, urls=urls, spiders=self._rules.spiders)
-        return name, [one for one in found if not one.startswith("--crawl=")]
+        crawl_name(submission, urls)  # raises if there is nothing to crawl
+        return crawl_definition(submission, urls=urls, spiders=self._rules.spiders)
 
     async def submit(self, submission: CrawlSubmission, role: Role) -> SubmittedCrawl:
         """Start a crawl, or hand it to the workers of a fleet, and return when it is in the store."""
@@ -98,10 +99,10 @@ class CrawlProcesses:
             seeds = ""
             if len(urls) > MAX_ARGUMENT_URLS:
                 seeds = _write_lines(Path(folder, "seeds.txt"), urls)
-            arguments = command_arguments(
-                submission, name=name, urls=urls, seeds_file=seeds, spiders=self._rules.spiders
-            )
-            arguments += self._rules.own_arguments
+            crawl = crawl_definition(submission, urls=urls, seeds_file=seeds, spiders=self._rules.spiders)
+            fresh = ["--fresh", "--yes"] if submission.fresh else []
+            own = operator_options(self._rules.settings, self._rules.config)
+            arguments = [*own, f"--crawl={name}", *fresh, *command_arguments(crawl)]
             shared = await self._is_shared()
             found = await (self._submit(arguments) if shared else self._start(name, arguments))
         return SubmittedCrawl(
@@ -120,7 +121,7 @@ class CrawlProcesses:
 
     async def _submit(self, arguments: Sequence[str]) -> "_Started":
         done = await run_command(
-            ["submit", *arguments, "--json"],
+            ["submit", "--json", *arguments],
             dsn=self._dsn,
             folder=self._rules.outputs,
             timeout_s=SUBMIT_TIMEOUT_S,
@@ -133,7 +134,7 @@ class CrawlProcesses:
         async with self._starting:
             known = await self._crawls() if store_exists(self._dsn) else None
             process = await spawn_command(
-                ["crawl", *arguments, "--quiet"], dsn=self._dsn, folder=self._rules.outputs
+                ["crawl", "--quiet", *arguments], dsn=self._dsn, folder=self._rules.outputs
             )
             self._running[name] = process
             waiting = self._group.create_task(self._wait(name, process), name=f"crawl.{name}")

@@ -1,4 +1,4 @@
-"""A submission as the arguments of `shoal crawl` or `shoal submit`. Pure.
+"""A submission as what `shoal crawl` or `shoal submit` is started with. Pure.
 
 A message may come from anyone who has a token, so it can say less than a command line. Spiders are named,
 from a folder that the operator allows, and never sent. Addresses, certificates, proxies and other settings of
@@ -13,6 +13,7 @@ from shoal.model.api.problem import ApiError
 from shoal.model.api.roles import Role
 from shoal.model.api.submission import CrawlSubmission, SeedVerdict
 from shoal.model.configuration.address_ranges import address_ranges
+from shoal.model.configuration.crawl_definition import CrawlDefinition
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import Failure
 from shoal.model.settings import Settings
@@ -83,46 +84,36 @@ def known_spiders(folder: Path) -> list[str]:
         return []
 
 
-def command_arguments(
-    submission: CrawlSubmission,
-    *,
-    name: str,
-    urls: Sequence[str],
-    seeds_file: str = "",
-    spiders: Path | None = None,
-) -> list[str]:
-    """Return the arguments after `shoal crawl` or `shoal submit`. No value can be taken for an option.
+def crawl_definition(
+    submission: CrawlSubmission, *, urls: Sequence[str], seeds_file: str = "", spiders: Path | None = None
+) -> CrawlDefinition:
+    """Return what `shoal crawl` or `shoal submit` is started with.
 
     `seeds_file` has the URLs instead, where there are many.
     """
-    arguments = [] if submission.spider is None else [spider_path(submission.spider, spiders)]
     if submission.spider is not None and submission.fields:
         raise Misconfigured("fields: they are for crawls without a spider, which defines what to extract")
     if submission.spider is None and submission.arguments:
         raise Misconfigured("arguments: they are for spiders")
-    arguments += [] if seeds_file else urls
-    values = {
-        "seeds": seeds_file or None,
-        "follow": submission.follow,
-        "depth": submission.depth,
-        "max-pages": submission.max_pages,
-        "rate": submission.rate,
-        "per-host": submission.per_host,
-        "concurrency": submission.concurrency,
-        "contact": submission.contact,
-        "crawl": name,
-    }
-    arguments += [f"--{flag}={value}" for flag, value in values.items() if value is not None]
-    arguments += [f"--item={field}={css}" for field, css in submission.fields.items()]
-    arguments += [f"--argument={field}={value}" for field, value in submission.arguments.items()]
-    arguments += [f"--sitemap={start_url(url)}" for url in submission.sitemaps]
-    arguments += [f"--out={output}" for output in submission.outputs]
-    switches = {
-        "--same-host": submission.same_host is True,
-        "--any-host": submission.same_host is False,
-        "--robots": submission.robots is True,
-        "--no-robots": submission.robots is False,
-        "--fresh": submission.fresh,
-        "--yes": submission.fresh,
-    }
-    return arguments + [flag for flag, given in switches.items() if given]
+    return CrawlDefinition(
+        spider="" if submission.spider is None else spider_path(submission.spider, spiders),
+        urls=() if seeds_file else tuple(urls),
+        items=tuple(f"{field}={css}" for field, css in submission.fields.items()),
+        arguments=tuple(f"{field}={value}" for field, value in submission.arguments.items()),
+        sitemaps=tuple(start_url(url) for url in submission.sitemaps),
+        outputs=tuple(submission.outputs),
+        seeds=seeds_file or None,
+        follow=submission.follow,
+        depth=_text(submission.depth),
+        max_pages=_text(submission.max_pages),
+        rate=_text(submission.rate),
+        per_host=_text(submission.per_host),
+        concurrency=_text(submission.concurrency),
+        contact=submission.contact,
+        same_host=submission.same_host,
+        robots=submission.robots,
+    )
+
+
+def _text(number: float | None) -> str | None:
+    return None if number is None else str(number)

@@ -26,7 +26,7 @@ from shoal.sinks.files import translate_errors
 from shoal.sinks.names import canonical_name, public_name
 from shoal.sinks.registry import resolve
 from shoal.spider.source import SpiderSource
-from shoal.stores.contract.crawl_record import spider_on_disk
+from shoal.stores.contract.crawl_record import spider_source
 from shoal.stores.contract.pages import CrawlPages, ItemNeeds, ItemSource, PageEntry, PageFilter
 from shoal.stores.open import open_store
 
@@ -125,7 +125,7 @@ async def _submitted_spider(stack: AsyncExitStack, plan: ExportPlan) -> SpiderSo
             record = await store.crawls.record(await choose_crawl(store, plan.crawl))
         if record is None:
             raise Misconfigured("--from archive needs --spider SPIDER: the store does not keep the spider")
-    return stack.enter_context(spider_on_disk(record))
+    return spider_source(record)
 
 
 async def _export_items(pages: CrawlPages, source: ItemSource, plan: ExportPlan, report: Exported) -> None:

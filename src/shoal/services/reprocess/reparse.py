@@ -35,7 +35,7 @@ from shoal.services.reprocess.choice import choose_crawl, refuse_own_output
 from shoal.services.reprocess.diff import EXAMPLES, Differences
 from shoal.sinks.names import canonical_name, public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.stores.contract.crawl_record import spider_on_disk
+from shoal.stores.contract.crawl_record import spider_source
 from shoal.stores.contract.pages import (
     CrawlPages,
     ItemNeeds,
@@ -196,7 +196,7 @@ async def _open_comparison(
             raise Misconfigured(
                 f"crawl {pages.crawl!r} was never submitted to the end: shoal submit does that"
             )
-        old = await _open_pool(stack, plan, stack.enter_context(spider_on_disk(record)))
+        old = await _open_pool(stack, plan, spider_source(record))
         report.against = "the spider as it was submitted"
         return old, None
     except Misconfigured as error:

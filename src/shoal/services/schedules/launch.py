@@ -4,21 +4,30 @@ In a folder, `shoal crawl` runs in a child process until it has ended, and dies 
 start of the same tick resumes it. On a shared store, `shoal submit` records it, and workers do the rest. The
 address of the store is passed in the environment: a process list must not show a password.
 
-A shared store says what to crawl, and not which files of this machine are read: a schedule may name files
-below the folder in which its scheduler was started, and below the folder of spiders of a server.
+A shared store says what to crawl, and nothing about this machine. `LaunchRules` say which of its files and
+databases a schedule may name. The command runs in the scheduler's folder, with the scheduler's settings, and
+loads spiders in the sandbox that the operator has chosen for workers, whatever a settings file says.
 """
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from shoal.frontier.finished import is_finished
+from shoal.model.configuration.crawl_definition import CrawlDefinition, command_arguments
+from shoal.model.configuration.output_patterns import is_address
 from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.sandbox import SandboxMode
 from shoal.services.child_command import end_command, spawn_command, wait_for_end
 from shoal.services.schedules.scheduler import Started
+from shoal.services.seed_query import query_name
+from shoal.sinks.names import STDOUT, keep_slash
 from shoal.stores.contract.schedules import Overlap, RunState, Schedule, ScheduledRun
 from shoal.stores.contract.store import Store
 
@@ -26,6 +35,21 @@ TICK = "{tick}"  # in an argument: the time of the tick
 RETRY_S = 2.0  # before a folder that another crawl owns is tried again
 _FINISHED = {0: "", 2: "no page, or too many dead letters", 6: "some start URLs were skipped"}
 _USAGE, _INTERRUPTED, _UNAVAILABLE = 1, 3, 4
+_SPIDER_FILE = re.compile(r"(.+\.(?:py|toml))(:[A-Za-z_]\w*)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRules:
+    """What the operator of a scheduler allows to the schedules of its store."""
+
+    options: tuple[str, ...] = ()  # of every command that the scheduler starts
+    roots: tuple[Path, ...] = ()  # folders besides the current one whose files schedules may name
+    databases: tuple[str, ...] = ()  # that they may read start URLs from
+    sandbox: SandboxMode = SandboxMode.REQUIRE  # in which their spiders are loaded
+
+    @property
+    def folders(self) -> list[Path]:
+        return [Path.cwd().resolve(), *(root.resolve() for root in self.roots)]
 
 
 def command_of(schedule: Schedule, run: ScheduledRun, *, shared: bool, own: Sequence[str] = ()) -> list[str]:
@@ -34,12 +58,12 @@ def command_of(schedule: Schedule, run: ScheduledRun, *, shared: bool, own: Sequ
     `own` are those of the scheduler, which the schedule may override.
     """
     stamp = f"{datetime.fromtimestamp(run.tick, UTC):%Y%m%dT%H%M%SZ}"
-    given = [argument.replace(TICK, stamp) for argument in schedule.arguments]
+    given = [argument.replace(TICK, stamp) for argument in command_arguments(schedule.crawl)]
     again: list[str] = []
     if schedule.again:
         # A replaced generation is given up; any other that was interrupted is finished first.
         again = ["--fresh" if schedule.overlap is Overlap.REPLACE else "--again", "--yes"]
-    return ["submit" if shared else "crawl", *own, *given, "--crawl", run.crawl, *again, "--quiet"]
+    return ["submit" if shared else "crawl", *own, f"--crawl={run.crawl}", *again, "--quiet", *given]
 
 
 def settings_of(schedule: Schedule, run: ScheduledRun) -> dict[str, str]:
@@ -50,39 +74,54 @@ def settings_of(schedule: Schedule, run: ScheduledRun) -> dict[str, str]:
     return {"SHOAL_RECRAWL_AFTER": str(run.tick), **(adaptive if schedule.adaptive else {})}
 
 
-def refusal(schedule: Schedule, roots: Sequence[Path]) -> str:
-    """Return why the command of a schedule of a shared store is not run on this machine; empty: it is."""
+def allowed_crawl(schedule: Schedule, rules: LaunchRules) -> CrawlDefinition:
+    """Return the crawl of a schedule of a shared store, with absolute paths.
+
+    Raise `Misconfigured` if it names what the operator does not allow.
+    """
+    crawl, folders = schedule.crawl, rules.folders
+    if crawl.config is not None:
+        raise Misconfigured("--config: a schedule of a shared store uses the settings of its scheduler")
+    if crawl.proxies:
+        raise Misconfigured("--proxy: workers use their own exits: give it to shoal worker")
     folder = Path(schedule.folder) if os.path.isdir(schedule.folder) else Path.cwd()
-    named = [folder]
-    before = ""
-    for argument in schedule.arguments:
-        flag, _, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
-        if flag in ("--store", "--crawl"):
-            return f"{flag} is not for schedules"
-        if "--out" not in (flag, before):  # workers check it
-            named += [folder / value, folder / value.rpartition(":")[0]]  # file.py:name
-        before = argument
-    allowed = [root.resolve() for root in roots]
-    for path in named:
-        with suppress(OSError):  # not the name of a file
-            if (path == folder or path.is_file()) and not _is_below(path.resolve(), allowed):
-                return f"{path} is outside of {allowed[0]}, where the scheduler was started"
-    return ""
+    _check_below(folder, folders)
+    changes: dict[str, object] = {}
+    if crawl.spider and (named := _SPIDER_FILE.fullmatch(crawl.spider)):
+        file, attribute = named.groups()
+        changes["spider"] = f"{_check_below(folder / file, folders)}{attribute or ''}"
+    if crawl.seeds is not None and crawl.query is None:
+        changes["seeds"] = str(_check_below(folder / crawl.seeds, folders))
+    elif crawl.seeds is not None and crawl.seeds not in rules.databases:
+        shown = query_name(crawl.seeds)
+        raise Misconfigured(
+            f"--seeds {shown}: this machine does not allow schedules to read it: name it in"
+            " worker.allow_seeds of the scheduler's settings"
+        )
+    # Workers check outputs against their own rules.
+    outputs = tuple(
+        one if is_address(one) or one == STDOUT else keep_slash(one, str(folder / one))
+        for one in crawl.outputs
+    )
+    return msgspec.structs.replace(crawl, outputs=outputs, **changes)
 
 
-def _is_below(path: Path, roots: Sequence[Path]) -> bool:
-    return any(path.is_relative_to(root) for root in roots)
+def _check_below(path: Path, folders: Sequence[Path]) -> Path:
+    """Return a path without symbolic links; raise `Misconfigured` if it is outside of the folders."""
+    try:
+        resolved = path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a NUL
+        raise Misconfigured(f"{str(path)[:500]!r} is not the name of a file") from None
+    if not any(resolved.is_relative_to(folder) for folder in folders):
+        raise Misconfigured(f"{path} is outside of {folders[0]}, where the scheduler was started")
+    return resolved
 
 
 class CommandLauncher:
     """See `Launcher`."""
 
-    def __init__(
-        self, store: Store, dsn: str, *, spiders: Path | None = None, own: Sequence[str] = ()
-    ) -> None:
-        """`spiders`: a folder whose files schedules may name as well. `own`: arguments of every command."""
-        self._own = own
-        self._roots = (Path.cwd(), *([] if spiders is None else [spiders]))
+    def __init__(self, store: Store, dsn: str, rules: LaunchRules) -> None:
+        self._rules = rules
         self._store = store
         self._dsn = dsn
         self._shared = store.capabilities.shared
@@ -90,8 +129,12 @@ class CommandLauncher:
         self._replaced: set[tuple[str, float]] = set()
 
     async def start(self, schedule: Schedule, run: ScheduledRun) -> Started:
-        if self._shared and (why := refusal(schedule, self._roots)):
-            return Started(RunState.FAILED, why)
+        if self._shared:
+            try:
+                crawl = allowed_crawl(schedule, self._rules)
+            except Misconfigured as error:
+                return Started(RunState.FAILED, str(error))
+            schedule = msgspec.structs.replace(schedule, crawl=crawl)
         while True:
             code, why = await self._execute(schedule, run)
             if (run.crawl, run.tick) in self._replaced:
@@ -122,14 +165,18 @@ class CommandLauncher:
         elif not schedule.again and crawl in await self._store.crawls.names():
             await self._store.crawls.delete(crawl)
 
+    def _sandbox(self) -> dict[str, str]:
+        """Return the variable that settles the sandbox of a shared store's spiders: it beats every file."""
+        return {"SHOAL_PARSE_SANDBOX": self._rules.sandbox.value} if self._shared else {}
+
     async def _execute(self, schedule: Schedule, run: ScheduledRun) -> tuple[int, str]:
         """Run the command to its end; return its exit code and the last line that it printed as an error."""
         try:
             process = await spawn_command(
-                command_of(schedule, run, shared=self._shared, own=self._own),
-                folder=schedule.folder,
+                command_of(schedule, run, shared=self._shared, own=self._rules.options),
+                folder="" if self._shared else schedule.folder,  # where a shoal.toml may be
                 dsn=self._dsn,
-                settings=settings_of(schedule, run),
+                settings=settings_of(schedule, run) | self._sandbox(),
             )
         except Unavailable as error:
             return _UNAVAILABLE, str(error)

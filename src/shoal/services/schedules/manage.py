@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from shoal.model.configuration.crawl_definition import parse_command
 from shoal.model.errors import Misconfigured
 from shoal.services.schedules.rules import check_schedule, delay_of, ticks_after
 from shoal.stores.contract.schedules import Missed, Overlap, Schedule, ScheduleState, StoredSchedules
@@ -58,6 +59,9 @@ def read_schedules(records: Mapping[str, bytes]) -> tuple[dict[str, Schedule], d
 @lru_cache(maxsize=4096)  # a scheduler reads all of them every second
 def _read_schedule(packed: bytes) -> Schedule:
     schedule = msgspec.msgpack.decode(packed, type=Schedule)
+    if schedule.arguments:
+        crawl = parse_command(schedule.arguments)
+        schedule = msgspec.structs.replace(schedule, crawl=crawl, arguments=())
     check_schedule(schedule)
     return schedule
 

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from cronsim import CronSim, CronSimError
 
+from shoal.model.configuration.crawl_definition import command_arguments
 from shoal.model.errors import Misconfigured
 from shoal.model.printable import name_fault
 from shoal.stores.contract.schedules import (
@@ -54,9 +55,10 @@ def check_schedule(schedule: Schedule) -> None:
         raise Misconfigured("--adaptive: needs --again: the intervals of pages belong to one crawl")
     if schedule.jitter_s < 0:
         raise Misconfigured("--jitter: must not be negative")
-    if any("\0" in argument for argument in schedule.arguments):
+    given = command_arguments(schedule.crawl)
+    if any("\0" in argument for argument in given):
         raise Misconfigured("an argument of the crawl has a NUL character")
-    if sum(len(argument.encode()) + 1 for argument in schedule.arguments) > MAX_ARGUMENT_BYTES:
+    if sum(len(argument.encode()) + 1 for argument in given) > MAX_ARGUMENT_BYTES:
         raise Misconfigured(
             f"the arguments of the crawl have more than {MAX_ARGUMENT_BYTES:,} bytes: use --seeds FILE"
         )

@@ -4,20 +4,15 @@ The record includes the text of the spider's file, so workers need no copy of it
 has to be installed where the workers run. Records that come from a store are read by `record_reader`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
 from shoal.model.http.header_names import is_secret
 from shoal.model.settings import Settings
-from shoal.spider.source import PlainSpider, SpiderFile, SpiderSource, StoredSpiderSource
-
-PLAIN = "plain"  # the name of every spider without code, where crawls share one
+from shoal.spider.source import SpiderFile, SpiderSource, SpiderText, StoredSpiderSource
 
 LOCAL_FOLDER = Settings().store
 """The folder for a worker's files (archive, logs, default outputs) where settings name no other place."""
@@ -78,37 +73,8 @@ class StoredRecords(msgspec.Struct, frozen=True):
     refused: Mapping[str, str]
 
 
-class SpiderFiles:
-    """The files of the spiders that a worker has loaded, one for each text.
-
-    Crawls with the same spider get the same source, so that they can share the process that loads it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def source(self, record: CrawlRecord) -> SpiderSource:
-        match record.source:
-            case PlainSpider(items=items):
-                return PlainSpider(PLAIN, (), items)  # the name and the start URLs are in the store
-            case SpiderFile(path):
-                # The reader of the record has checked that it is a file name.
-                file = self._folder / sha256(record.text).hexdigest()[:32] / Path(path).name
-                if not file.exists():
-                    file.parent.mkdir(exist_ok=True)
-                    file.write_bytes(record.text)
-                return msgspec.structs.replace(record.source, path=str(file))
-        return record.source
-
-
-@contextmanager
-def spider_on_disk(record: CrawlRecord) -> Iterator[SpiderSource]:
-    """Write the spider's file to a temporary folder for as long as the block runs; yield its source."""
-    if not isinstance(record.source, SpiderFile):
-        yield record.source
-        return
-    with TemporaryDirectory(prefix="shoal-spider-") as folder:
-        # The reader of the record has checked that it is a file name; nothing else may ever leave the folder.
-        path = Path(folder, Path(record.source.path).name)
-        path.write_bytes(record.text)
-        yield msgspec.structs.replace(record.source, path=str(path))
+def spider_source(record: CrawlRecord) -> SpiderSource:
+    """Return the spider of a record, for the process that loads it."""
+    if isinstance(source := record.source, SpiderFile):
+        return SpiderText(source.path, record.text, source.attribute, source.arguments)
+    return source

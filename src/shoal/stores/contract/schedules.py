@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from shoal.model.configuration.crawl_definition import CrawlDefinition
+
 
 class Overlap(StrEnum):
     """What happens to a tick while the crawl of an earlier one still runs."""
@@ -30,8 +32,9 @@ class Missed(StrEnum):
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    arguments: tuple[str, ...]  # of the crawl: target and options, as for `shoal crawl`
     folder: str  # where the command that added it ran: relative paths start there
+    crawl: CrawlDefinition = CrawlDefinition()
+    arguments: tuple[str, ...] = ()  # of an earlier version, instead of `crawl`; never run as they are
     cron: str = ""
     every_s: float = 0.0
     timezone: str = "UTC"

@@ -9,7 +9,6 @@ from shoal.model.api.live import ItemPage
 from shoal.services.live import items
 from shoal.services.live.archived import decoded, inert_html
 from shoal.services.live.items import newest_items
-from shoal.services.live.lists import public_arguments
 
 
 def written(path: Path, count: int, tail: bytes = b"") -> Path:
@@ -73,19 +72,6 @@ def test_an_archived_page_keeps_its_text_and_nothing_that_acts() -> None:
     for kept in ("<h1>Lamps</h1>", "<u>link</u>", "[a lamp]", 'title="kept"'):
         assert kept in shown
     assert inert_html("") == ""
-
-
-def test_arguments_of_a_schedule_are_shown_without_what_may_be_secret() -> None:
-    given = (
-        "https://a.example/",
-        "--header",
-        "Authorization: s3cret",
-        "--proxy=http://u:s3cret@p",
-        "--rate",
-        "2",
-    )
-    shown = public_arguments(given)
-    assert shown == ["https://a.example/", "--header", "***", "--proxy=***", "--rate", "2"]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ import pytest
 from shoal.model.api.problem import ApiError
 from shoal.model.api.roles import Role
 from shoal.model.api.submission import CrawlSubmission
+from shoal.model.configuration.crawl_definition import command_arguments
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.services.remote.submission import (
     check_role,
-    command_arguments,
+    crawl_definition,
     crawl_name,
     judge_seeds,
     spider_path,
@@ -38,16 +39,16 @@ def test_every_value_is_attached_to_its_option() -> None:
         outputs=["a.csv"],
         same_host=False,
     )
-    found = command_arguments(submission, name="a", urls=["https://a.test/"])
+    found = command_arguments(crawl_definition(submission, urls=["https://a.test/"]))
     assert found == [
-        "https://a.test/",
         "--follow=--yes",
         "--rate=0.5",
-        "--crawl=a",
         "--item=title=--config=/etc/passwd",
         "--out=a.csv",
         "--any-host",
         "--no-robots",
+        "--",
+        "https://a.test/",
     ]
 
 

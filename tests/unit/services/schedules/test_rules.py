@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from shoal.model.configuration.crawl_definition import CrawlDefinition
 from shoal.model.errors import Misconfigured
 from shoal.services.schedules.manage import (
     STATE,
@@ -37,7 +38,7 @@ AUTUMN, SPRING = START, datetime(2027, 3, 22, tzinfo=UTC).timestamp()
 
 
 def schedule(name: str = "a", **options: object) -> Schedule:
-    values = {"arguments": ("a.py",), "folder": "/", "created_at": START, **options}
+    values = {"crawl": CrawlDefinition(spider="a.py"), "folder": "/", "created_at": START, **options}
     return msgspec.convert({"name": name, **values}, Schedule)
 
 
@@ -329,7 +330,7 @@ class Recorder:
         raise AssertionError
 
 
-@pytest.mark.parametrize("argument", ["a\0b", "https://a.test/" + "x" * 300_000])
-def test_a_command_that_cannot_be_started_is_refused_as_a_schedule(argument: str) -> None:
+@pytest.mark.parametrize("url", ["https://a\0b", "https://a.test/" + "x" * 300_000])
+def test_a_command_that_cannot_be_started_is_refused_as_a_schedule(url: str) -> None:
     with pytest.raises(Misconfigured):
-        check_schedule(schedule(every_s=60.0, arguments=(argument,)))
+        check_schedule(schedule(every_s=60.0, crawl=CrawlDefinition(urls=(url,))))

@@ -13,6 +13,7 @@ from shoal.cli.views.output import print_json, print_lines, print_message
 from shoal.model.printable import printable
 
 if TYPE_CHECKING:
+    from shoal.services.schedules.launch import LaunchRules
     from shoal.services.schedules.manage import KnownSchedule, Schedule, StoredSchedules
 
 T = TypeVar("T")
@@ -104,6 +105,7 @@ def add_command(
     shoal diff NAME prints what has.
     """
     from shoal.cli.input.dead_letter_filters import age
+    from shoal.model.configuration.crawl_definition import parse_command
     from shoal.model.errors import Misconfigured
     from shoal.services.schedules.manage import Missed, Overlap, Schedule, add_schedule
 
@@ -117,8 +119,8 @@ def add_command(
             raise Misconfigured(f"{flag} {value!r}: must be one of {', '.join(known)}")
     added = Schedule(
         name=name,
-        arguments=tuple(arguments),
         folder=os.getcwd(),
+        crawl=parse_command(arguments),
         cron=cron or "",
         every_s=age("--every", every) or 0.0,
         timezone=timezone,
@@ -171,11 +173,13 @@ def run_command(
     """Start the crawls of all schedules when they are due, until Ctrl-C."""
     import uvloop
 
-    from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.process.log_format import start_logging
+    from shoal.services.schedules.serve import launch_rules
 
     start_logging(verbose=1)
-    return uvloop.run(_serve(chosen_store(store, config=config), once=once))
+    settings = load_settings({} if store is None else {"store": store}, config=config).settings
+    return uvloop.run(_serve(settings.store, launch_rules(settings, config=config), once=once))
 
 
 @app.command("pause", epilog=PAUSE_EXAMPLES)
@@ -221,14 +225,14 @@ async def _change(
         return await change(records)
 
 
-async def _serve(dsn: str, *, once: bool) -> int:
+async def _serve(dsn: str, rules: "LaunchRules", *, once: bool) -> int:
     from shoal.cli.process.signals import stop_on_signals
     from shoal.services.crawl import Stop
     from shoal.services.schedules.serve import serve_schedules
 
     stop = Stop()
     with stop_on_signals(stop, print_message, resume="shoal schedule run"):
-        await serve_schedules(dsn, stop, once=once)
+        await serve_schedules(dsn, stop, rules, once=once)
     return 0
 
 

@@ -124,7 +124,7 @@ def command(
         rules=WorkerRules.of(settings),
         sandbox=worker_sandbox(settings),
     )
-    return uvloop.run(_work(settings, plan, metrics, json=json))
+    return uvloop.run(_work(settings, plan, metrics, config=config, json=json))
 
 
 def only_browsers(pools: tuple[str, ...]) -> bool:
@@ -152,20 +152,23 @@ def parse_roles(roles: str | None, pools: str | None) -> tuple[frozenset[str], t
     return (named - {BROWSER}) | {"fetch"}, tuple(served | {BROWSER: None})
 
 
-async def _work(settings: "Settings", plan: "WorkerPlan", metrics: str | None, *, json: bool) -> int:
+async def _work(
+    settings: "Settings", plan: "WorkerPlan", metrics: str | None, *, config: str | None, json: bool
+) -> int:
     import time
 
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.process.signals import resume_command, stop_on_signals
     from shoal.cli.views.output import print_json, print_message
     from shoal.services.schedules.beside_worker import run_worker
+    from shoal.services.schedules.serve import launch_rules
     from shoal.services.store_address import public_address
     from shoal.services.worker import Stop, crawl_stats_json, open_worker
 
     stop, began = Stop(), time.monotonic()
     async with open_worker(settings.store, plan, stop, metrics=metrics, settings=settings) as worker:
         with stop_on_signals(stop, print_message, resume=resume_command(sys.argv[1:])):
-            await run_worker(worker, settings.store, stop, plan.roles)
+            await run_worker(worker, settings.store, stop, plan.roles, launch_rules(settings, config=config))
     code = ExitCode.INTERRUPTED if plan.until_done and stop.drain.is_set() else ExitCode.FINISHED
     if json:
         print_json(
