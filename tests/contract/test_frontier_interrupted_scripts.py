@@ -8,14 +8,18 @@ import itertools
 import struct
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 from tests.contract.redis_frontiers import MANUAL_CLOCK, RedisBench, redis_bench
 
+from shoal.frontier.redis import keys
 from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.spill import LaneName, Spilling
+from shoal.model.generations.page_history import PageHistory, pack_history
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Outcome, Released, Retry, Settlement
 from shoal.model.pace import Pace, TurnRequest
+from shoal.model.page import Item
 from shoal.redis_client import ScriptFault
 from shoal.testing.contracts.frontier import BROKEN, TIMEOUT, UNLIMITED, ManualClock, link, page, take
 
@@ -54,7 +58,21 @@ LINKS = [link(str(number), host=f"{number % 3}.test") for number in range(12)]
 MORE = [link(f"more/{number}", host=f"{number % 4}.test", priority=3 + number) for number in range(6)]
 TAIL = [link(f"long/{number}", host="0.test", priority=9) for number in range(30)]
 LONG = LaneName(1, "http", "0.test")
+TALLY = {"rejected": 2}
+HISTORY = pack_history(PageHistory(status=200))
+unpack_items = msgspec.msgpack.Decoder(list[Item]).decode
 Step = Callable[[RedisBench], Awaitable[object]]
+
+
+def items(fp: int) -> list[Item]:
+    return [Item(f"{fp}", b"{}")]
+
+
+async def stored_items(bench: RedisBench) -> set[int]:
+    """Return the fingerprints of the pages whose items are in the stream."""
+    tag, number = bench.store.tag(0), await bench.frontier.reader.number("c")
+    entries = await bench.store.do(tag, "XRANGE", keys.items(tag, number), "-", "+")
+    return {int(item.key) for _, fields in entries for item in unpack_items(fields[3])}
 
 
 async def add(bench: RedisBench) -> object:
@@ -76,7 +94,7 @@ async def settle(bench: RedisBench) -> object:
     ]
     return await bench.frontier.settle(
         [
-            Settlement(lease, outcome)
+            Settlement(lease, outcome, items=items(lease.fingerprint), tally=TALLY, history=HISTORY)
             for lease, outcome in zip(bench.leases, itertools.cycle(outcomes), strict=False)
         ]
     )
@@ -94,7 +112,10 @@ async def extend(bench: RedisBench) -> object:
 async def acknowledge(bench: RedisBench) -> object:
     ended: list[Done | Dead] = [Done(page(2)), Dead(BROKEN)]
     return await bench.frontier.acknowledge(
-        [Acknowledgement("c", fp, outcome) for fp, outcome in zip(bench.pages, ended, strict=True)]
+        [
+            Acknowledgement("c", fp, outcome, items=items(fp), tally=TALLY, history=HISTORY)
+            for fp, outcome in zip(bench.pages, ended, strict=True)
+        ]
     )
 
 
@@ -175,6 +196,7 @@ async def finish_all(bench: RedisBench) -> set[int]:
     while idle < 20:
         idle += 1
         while leases := await take(bench.frontier, 100, ttl=10.0):
+            assert len({lease.fingerprint for lease in leases}) == len(leases), "one request, granted twice"
             await bench.frontier.settle([Settlement(lease, Done(page())) for lease in leases])
             done |= {lease.fingerprint for lease in leases}
             idle = 0
@@ -213,11 +235,16 @@ async def test_an_interrupted_script_loses_nothing(step: Step) -> None:
             await prepare(bench)
             finished = await interrupt(bench, step, call)
             await step(bench)
+            if step in (settle, acknowledge):
+                ended = bench.pages if step is acknowledge else [one.fingerprint for one in bench.leases]
+                assert await stored_items(bench) == {*ended}, f"interrupted at call {call}"
             await bench.frontier.add("c", [*LINKS, *MORE])  # those that were not seen yet
 
             # Of requests that are done, only a number is left.
-            ended = await finish_all(bench) | {*bench.pages, bench.leases[0].fingerprint}
-            assert {one.fingerprint for one in (*LINKS, *MORE)} == ended, f"interrupted at call {call}"
+            finished_ones = await finish_all(bench) | {*bench.pages, bench.leases[0].fingerprint}
+            assert {one.fingerprint for one in (*LINKS, *MORE)} == finished_ones, (
+                f"interrupted at call {call}"
+            )
             left = (await bench.frontier.reader.audit("c")).counts
             assert left["waiting"] + left["delayed"] + left["leased"] == 0, f"interrupted at call {call}"
             await repair_crawls(bench.frontier, ["c"])

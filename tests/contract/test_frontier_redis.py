@@ -180,6 +180,57 @@ async def test_a_worker_far_away_keeps_the_pace_and_another_one_waits_for_its_le
     assert own.wait == pytest.approx(0.5 + 1.05 + 0.4)
 
 
+async def test_only_the_receipt_of_the_latest_turn_gives_it_back(bench: RedisBench) -> None:
+    await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
+
+    async def turn(receipt: str = "") -> TurnAnswer:
+        return await bench.frontier.turn(
+            TurnRequest("a.test", 1.0, 0.0, leeway=0.0, ahead=9.0, crawl="p", receipt=receipt)
+        )
+
+    first, second = await turn(), await turn()
+    assert (first.wait, second.wait) == pytest.approx((0.0, 1.0))
+    third = await turn(first.receipt)  # of a turn that another one came after
+    assert third.wait == pytest.approx(2.0)
+    assert (await turn(third.receipt)).wait == pytest.approx(2.0)
+
+
+async def test_after_a_late_burst_another_worker_waits_for_the_whole_of_it(bench: RedisBench) -> None:
+    """The first of a burst may leave `leeway` seconds after its turn, and so may those after it."""
+    other = await bench.another()
+    for frontier in (bench.frontier, other):
+        await frontier.crawls.open("p", pace=Pace(1.0, 2, 4))
+
+    async def turn(frontier: RedisFrontier, leeway: float) -> TurnAnswer:
+        return await frontier.turn(TurnRequest("a.test", 1.0, 0.0, leeway=leeway, crawl="p"))
+
+    await bench.frontier.add("p", [link("1")])
+    assert (await turn(bench.frontier, 0.5)).wait == 0.0
+    assert (await turn(bench.frontier, 0.0)).wait == 0.0
+    refused = await turn(other, 0.0)
+    assert refused.wait == pytest.approx(1.5)
+
+
+async def test_a_pause_holds_once_the_requests_that_had_taken_their_turn_have_left(
+    bench: RedisBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
+    await bench.frontier.turn(TurnRequest("a.test", 1.0, 0.0, leeway=0.0, crawl="p"))
+    ahead = TurnRequest("a.test", 1.0, 0.0, leeway=300.0, ahead=100.0, crawl="p")
+    assert (await bench.frontier.turn(ahead)).wait == pytest.approx(1.0)
+    await bench.frontier.crawls.pause("p")
+    with monkeypatch.context() as patch:
+        patch.setattr("shoal.frontier.redis.hosts.asyncio.sleep", sleep)
+        await bench.frontier.pauses.wait_until_held("a.test")
+
+    assert 200.0 < waits[0] <= 301.0
+
+
 async def test_a_paused_host_or_crawl_gets_no_turn(bench: RedisBench) -> None:
     await bench.frontier.crawls.open("p", pace=Pace(0.1, 1, 4))
 
@@ -252,6 +303,16 @@ async def test_no_turn_is_granted_for_an_interval_after_a_server_was_replaced(be
     await bench.store.do(tag, "HSET", f"{tag}:m", "epoch", "of another process")
 
     assert await wait_for_turn(bench.frontier, interval=1.0, margin=0.05) == pytest.approx(1.0)
+
+
+async def test_all_batches_of_a_dead_worker_are_reclaimed_at_once(bench: RedisBench) -> None:
+    await bench.frontier.add("c", [link(str(number)) for number in range(9)])
+    for holder in ("dead", "dead", "alive"):
+        assert len(await take(bench.frontier, 3, holder=holder)) == 3
+    number, others = await bench.store.run(SCRIPTS.reclaim_lost, bench.store.tag(0), ["dead"])
+
+    assert (number, others) == (6, [b"alive"])
+    assert await states(bench.frontier) == {"waiting": 6, "leased": 3}
 
 
 async def test_a_settlement_of_an_expired_lease_is_rejected_with_its_items(bench: RedisBench) -> None:

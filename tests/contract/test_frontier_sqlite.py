@@ -10,13 +10,15 @@ from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.hosts import MAX_ROBOTS, ROBOTS_SWEEP_WRITES
 from shoal.model.errors import Lost, Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
-from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Settlement
+from shoal.model.generations.page_history import PageHistory, pack_history
+from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Retry, Settlement
 from shoal.sqlite_database import CHECKPOINT_EVERY_ROWS, open_database
 from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, link, page, paths, states, take
 
@@ -311,3 +313,29 @@ def test_a_queued_url_costs_few_bytes_of_memory(path: Path, hosts: int) -> None:
     measured = json.loads(answer.stdout)
     assert measured["waiting"] == urls + 1000
     assert measured["bytes"] < 150  # includes SQLite's cache of 16 MB
+
+
+async def test_a_deleted_crawl_leaves_no_rows(path: Path) -> None:
+    """Its id can be given to another crawl, which would find them."""
+    history = pack_history(PageHistory(status=200))
+    known = Done(msgspec.structs.replace(page(), history=history))
+    outcomes: list[Outcome] = [known, Gone(404), Dead(TIMEOUT), Retry(TIMEOUT, delay=9.0), Fetched(page())]
+    for entirely in (False, True):
+        async with SqliteFrontier.open(path) as frontier:
+            await frontier.crawls.open("c", pace=UNLIMITED, state={"key": b"value"})
+            await frontier.add("c", [link(str(number), host=f"{number}.test") for number in range(9)])
+            ended = zip(await take(frontier, 6), outcomes, strict=False)
+            await frontier.settle([Settlement(lease, outcome, history=history) for lease, outcome in ended])
+        async with SqliteFrontier.open(path) as frontier:
+            assert await frontier.crawls.delete("c", entirely=entirely)
+
+    with closing(sqlite3.connect(path)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        of_crawls = [
+            name
+            for name in tables
+            if any(row[1] == "crawl" for row in database.execute(f"PRAGMA table_info({name})"))
+        ]
+        assert "page_history" in of_crawls
+        left = {name: database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in of_crawls}
+    assert left == dict.fromkeys(of_crawls, 0)

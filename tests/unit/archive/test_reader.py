@@ -1,6 +1,6 @@
 import gzip
 import random
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -403,7 +403,8 @@ def test_no_damage_raises_or_invents_a_page(
         text(n, size=300) for n in range(4)
     }
     for n, ref in enumerate(refs):
-        with suppress(PageUnreadable):
+        is_hit = at < ref.offset + ref.length and ref.offset < at + len(data)
+        with suppress(PageUnreadable) if is_hit else nullcontext():
             assert reader.read(ref).body == text(n, size=300)
 
 

@@ -7,7 +7,7 @@ from tests.unit.archive.pages import DAY, NOON, SENT, append, open_reader, open_
 
 from shoal.archive import ArchiveWriter, SegmentFolder, StoredPage, WriteRules
 from shoal.archive.names import SegmentName
-from shoal.archive.writer import ArchiveCheckpoint, Cut, plan_cut
+from shoal.archive.writer import ArchiveCheckpoint, Cut, accept_loss, plan_cut
 from shoal.model.errors import Misconfigured, Unavailable
 
 FIRST = "books-20251115-00001.warc.gz"
@@ -182,6 +182,28 @@ def test_an_accepted_loss_is_followed_by_a_new_segment(tmp_path: Path) -> None:
     assert reader.read(after).body == b"after"
     assert after.segment == SECOND
     open_writer(tmp_path, again.checkpoint())
+
+
+def test_a_loss_is_accepted_once_and_only_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, segments = open_writer(tmp_path), SegmentFolder(tmp_path)
+    assert accept_loss(segments, writer.checkpoint()) is None  # an archive without segments
+    append(writer, text(1))
+    writer.flush()
+    checkpoint = writer.checkpoint()
+    [length] = sizes(tmp_path).values()
+    assert accept_loss(segments, checkpoint) is None
+
+    segments.cut(SegmentName.parse(FIRST), length - 1)
+    accepted = accept_loss(segments, checkpoint)
+    assert accepted is not None
+    assert accepted[1] == f"{tmp_path}/{FIRST} lacks 1 bytes"
+    assert accept_loss(segments, accepted[0]) is None
+    open_writer(tmp_path, accepted[0])
+
+    monkeypatch.setattr(segments, "was_expired", lambda segment: True)
+    assert accept_loss(segments, checkpoint) is None
 
 
 def test_a_segment_ends_when_it_is_large_enough(tmp_path: Path) -> None:

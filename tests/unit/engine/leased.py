@@ -81,8 +81,11 @@ class AtHundred:
 
     settle_after = settle_after_stop = 2.0
 
+    def __init__(self) -> None:
+        self.recorded: list[int] = []  # fingerprints
+
     def record_lease(self, lease: Lease) -> None:
-        pass
+        self.recorded.append(lease.fingerprint)
 
     def extend_before(self, ttl: float) -> float:
         return 100.0 + ttl / 2

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.engine.leased import lease
 
@@ -16,8 +17,9 @@ from shoal.model.adaptive_delay import Signal
 from shoal.model.errors import Unavailable
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.generations.page_history import PageHistory, pack_history
-from shoal.model.outcome import Dead, Gone, Lease, Settlement
+from shoal.model.outcome import Dead, Filtered, Gone, Lease, Settlement
 from shoal.model.page import PageRef, Response
+from shoal.model.request import Request
 from shoal.model.scope import Scope
 
 
@@ -173,6 +175,17 @@ class FakeArchive:
         return earlier.compared(unchanged=response.status == 304)
 
 
+class FakeBudget:
+    """The pages that a site has left."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    async def take(self, site: str) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
 class Bench:
     def __init__(
         self,
@@ -181,6 +194,7 @@ class Bench:
         known: Mapping[int, bytes] = {},
         *,
         takes: bool = False,
+        site_budget: FakeBudget | None = None,
     ) -> None:
         self.frontier, self.fetcher = FakeFrontier(known), FakeFetcher(answer)
         self.stages, self.counters = stages or FakeStages(), Counters()
@@ -190,15 +204,15 @@ class Bench:
             fetcher=self.fetcher,
             pages=FakeArchive(),
             scope=FakeScope(takes=takes),
-            site_budget=None,
+            site_budget=site_budget,
             identity=ParseIdentity("v1", Scope()),
             parser=SimpleNamespace(description=SimpleNamespace(statuses=frozenset({403, 404}))),
         )
         either: Any = self.stages
         self.attempts = Attempts(stations, either, either, self.counters, either)
 
-    async def make(self) -> None:
-        await self.attempts.make(lease(1))
+    async def make(self, leased: Lease | None = None) -> None:
+        await self.attempts.make(leased or lease(1))
 
 
 RESPONSE = Response("http://a.test/1", 200, (), b"body", b"wire!", fetched_at=0.0, elapsed=0.1)
@@ -317,3 +331,45 @@ async def test_an_unavailable_store_ends_the_crawl_and_not_the_request() -> None
         await bench.make()
 
     assert bench.stages.settled == []
+
+
+async def test_a_retry_does_not_spend_the_budget_of_its_site_again() -> None:
+    bench = Bench(Attempt(lease(1), RESPONSE, parse=True), site_budget=FakeBudget(1))
+    for attempt in (1, 2):
+        await bench.make(msgspec.structs.replace(lease(1), attempt=attempt))
+    assert len(bench.stages.pages) == 2
+
+    await bench.make(lease(2))
+    [settlement] = bench.stages.settled
+    assert isinstance(settlement.outcome, Filtered)
+    assert settlement.outcome.rule is FailureClass.BUDGET
+
+
+def stored(url: str, host: str = "a.test") -> Lease:
+    return msgspec.structs.replace(lease(1, host=host), request=Request(url=url))
+
+
+@pytest.mark.parametrize(
+    ("leased", "wrong"),
+    [
+        (stored("http://a.test/"), None),
+        (stored("http://a.test./", host="a.test."), None),  # queued by an earlier version
+        (stored(""), FailureClass.UNREADABLE),
+        (stored("http://A.test/"), FailureClass.POISON),
+        (stored("http://a.test/x/../y"), FailureClass.POISON),
+        (stored("not a URL"), FailureClass.POISON),
+        (stored("ftp://a.test/"), FailureClass.POISON),
+        (stored("http://a.test/", host="b.test"), FailureClass.POISON),
+    ],
+    ids=lambda value: value.request.url or "unreadable" if isinstance(value, Lease) else None,
+)
+async def test_a_stored_request_that_is_wrong_is_never_sent(
+    leased: Lease, wrong: FailureClass | None
+) -> None:
+    bench = Bench(Attempt(leased, RESPONSE, parse=True))
+    await bench.make(leased)
+
+    ends = [
+        one.outcome.failure.failure_class for one in bench.stages.settled if isinstance(one.outcome, Dead)
+    ]
+    assert (ends, len(bench.stages.pages)) == (([], 1) if wrong is None else ([wrong], 0))

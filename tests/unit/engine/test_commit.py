@@ -1,7 +1,7 @@
 """Group commit: the order that the promises rest on."""
 
 import asyncio
-import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -305,7 +305,9 @@ async def test_in_a_fleet_writing_is_retried_until_the_archive_is_available(
 ) -> None:
     monkeypatch.setattr(output_module, "ARCHIVE_RETRY_S", 0.0)
     witness = AbsentArchive(times=3)
-    streamed = StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: math.inf)
+    # Finite, and shorter than this machine has run: what counts is the time since the first failure.
+    patience = min(3600.0, time.monotonic())
+    streamed = StreamedOutputs(witness, RejectsWitness(witness), CrawlTotals(), patience=lambda: patience)
     work = Committer(witness, streamed, wake=asyncio.Event(), sent_links=SentLinksCounter())
     work.settle(settlement(1), brought("k"))
 
@@ -341,6 +343,41 @@ async def test_a_commit_that_is_cut_off_is_made_again_with_every_item_once(own: 
     assert witness.settled == [1, 9]
     assert (witness.written if own else witness.carried) == ["one", "nine"]
     assert work.pending == 0
+
+
+@dataclass
+class SlowHeld(Witness):
+    """A store that does not say which leases are held until `answers` is set."""
+
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def held(self, leases: Sequence[Lease]) -> list[Lease]:
+        self.asked.set()
+        await self.answers.wait()
+        return await super().held(leases)
+
+
+async def test_a_commit_that_is_cut_off_before_it_knows_its_leases_keeps_everything_in_order() -> None:
+    witness = SlowHeld()
+    work = committer(witness)
+    parsed = Done(PageRecord(PageRef("s", 0, 1), 200, 0.0))
+    work.settle(settlement(1), brought("1"))
+    work.acknowledge(Acknowledgement("c", 8, parsed), brought("8"))
+    cut_off = asyncio.ensure_future(work.flush())
+    await witness.asked.wait()
+    work.settle(settlement(2), brought("2"))
+    work.acknowledge(Acknowledgement("c", 9, parsed), brought("9"))
+    cut_off.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cut_off
+
+    assert (work.pending, len(work.leases)) == (4, 2)
+    witness.answers.set()
+    await work.flush()
+
+    assert witness.settled == [1, 2, 8, 9]
+    assert witness.written == ["1", "2", "8", "9"]
 
 
 async def test_an_archive_is_retried_no_longer_than_the_store() -> None:

@@ -134,3 +134,11 @@ async def test_leases_are_asked_for_in_the_pools_that_are_served(bench: Bench) -
         assert bench.pools.refusal([pool]) is None
         await bench.take()
         assert bench.frontier.pools[-1] == pool
+
+
+async def test_every_lease_that_is_granted_is_recorded() -> None:
+    """A fleet accepts links to the hosts of leases: another worker's seed may have been followed to them."""
+    ownership = AtHundred()
+    await Bench(ownership).take(lease(1), lease(2))
+
+    assert ownership.recorded == [1, 2]

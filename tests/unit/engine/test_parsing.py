@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,12 +15,13 @@ from shoal.archive.reader import StoredPage
 from shoal.engine.counters import Counters
 from shoal.engine.fetchers import Pools
 from shoal.engine.generations.earlier import PageResult
-from shoal.engine.parsing import Parsing
+from shoal.engine.parsing import Parsing, check_items
 from shoal.fetch.contract import Attempt
 from shoal.frontier.results import Unparsed
 from shoal.frontier.rules import host_signal
 from shoal.model.adaptive_delay import Signal
 from shoal.model.configuration.block_rules import BlockRules
+from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.generations.all_links import unpack_all
 from shoal.model.outcome import (
@@ -399,3 +401,22 @@ async def test_it_waits_until_every_page_is_parsed() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         bench.parser.answer(parsed)
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        (b'{"a": "\\n"}', True),
+        (b'{"a":\n1}', False),
+        (b'{"a": 1}\n', False),
+        (b"[1]", False),
+        (b'{"a": ', False),
+        (b"[" * 100_000, False),
+    ],
+    ids=["escaped line break", "line break inside", "line break at the end", "list", "cut off", "nested"],
+)
+@pytest.mark.parametrize("place", ["items", "rejected"])
+def test_an_item_that_is_not_an_object_on_one_line_is_refused(text: bytes, valid: bool, place: str) -> None:
+    result = msgspec.structs.replace(ParseResult(0), **{place: (Item("k", text),)})
+    with nullcontext() if valid else pytest.raises(Rejected):
+        check_items(result)

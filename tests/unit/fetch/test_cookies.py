@@ -192,6 +192,10 @@ def test_the_version_grows_only_when_something_changes() -> None:
     assert jar.version > before
 
 
+def test_the_size_of_a_cookie_counts_all_that_a_server_chooses() -> None:
+    assert Cookie("name", "value", "a.test", "/path", 443).size == len("name" + "value" + "/path")
+
+
 def test_the_bytes_of_a_jar_are_bounded_and_what_is_deleted_or_replaced_makes_room() -> None:
     jar = CookieJar()
     large = "v" * (MAX_COOKIE_BYTES - 10)

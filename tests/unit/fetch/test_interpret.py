@@ -12,6 +12,7 @@ from shoal.fetch.interpret import (
     RedirectRules,
     interpret,
     parse_retry_after,
+    target_of,
 )
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.page import Response
@@ -50,6 +51,28 @@ def redirect(answer: Response, request: Request | None = None) -> Request:
 )
 def test_a_success_is_a_page(status: int, parse: bool) -> None:
     assert meaning(response(status)) == FetchedPage(parse)
+
+
+def test_parts_that_a_range_header_asked_for_are_not_parsed() -> None:
+    for status, parse in ((200, True), (206, False)):
+        answer = response(status)
+        found = interpret(Request(url=PAGE), answer, RULES, conditional=Conditional.NO, now=NOW, ranged=True)
+        assert found == FetchedPage(parse)
+
+
+@pytest.mark.parametrize(
+    ("answer", "target"),
+    [
+        (response(301, location="/next"), "https://a.test/next"),
+        (response(200, refresh="0; url=/next"), "https://a.test/next"),
+        (response(301), None),
+        (response(304, location="/next"), None),
+        (response(404, refresh="0; url=/next"), None),
+    ],
+)
+def test_an_archived_page_leads_where_its_response_led(answer: Response, target: str | None) -> None:
+    found = target_of(Request(url=PAGE), answer, RULES)
+    assert (found and found.url) == target
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,11 @@ def test_R07_the_example_of_the_standard(token: str, path: str, answer: bool) ->
         ("Disallow: /fish*", "/fish", False),
         ("Disallow: *", "/anything", False),
         ("Disallow: /a*b*c$", "/abcbc", False),
+        ("Disallow: /ab*b$", "/ab", True),  # one letter cannot match twice
+        ("Disallow: /ab*b$", "/abb", False),
+        ("Disallow: /a*bc*c$", "/abc", True),
+        ("Disallow: /", "/ab", False),
+        ("Allow: /ab*b$\nDisallow: /ab", "/ab", False),
         # escapes
         ("Disallow: /foo/bar/ツ", "/foo/bar/%E3%83%84", False),
         ("Disallow: /foo/bar/%E3%83%84", "/foo/bar/%e3%83%84", False),

@@ -3,7 +3,7 @@
 import pytest
 
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
-from shoal.model.outcome import Dead, Filtered, Gone, Retry, RetryRules, judge
+from shoal.model.outcome import OTHER_EXIT_S, Dead, Filtered, Gone, Retry, RetryRules, judge
 
 RULES = RetryRules()
 
@@ -27,6 +27,21 @@ def test_max_retries_of_three_means_four_attempts(kind: FailureClass) -> None:
     verdicts = [judged(kind, attempt=attempt) for attempt in (1, 2, 3, 4)]
 
     assert [type(verdict) for verdict in verdicts] == [Retry, Retry, Retry, Dead]
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "most"),
+    [
+        (FailureClass.TIMEOUT, 1.5, 2.5),
+        (FailureClass.RATE_LIMITED, 1.5, 2.5),
+        (FailureClass.PROXY_ERROR, OTHER_EXIT_S, 2 * OTHER_EXIT_S),
+    ],
+)
+def test_a_delay_is_spread_around_its_mean(kind: FailureClass, least: float, most: float) -> None:
+    for jitter, expected in ((0.0, least), (1.0, most)):
+        verdict = judge(Failure(kind, "why"), attempt=1, rests=0, rules=RULES, jitter=jitter)
+        assert isinstance(verdict, Retry)
+        assert verdict.delay == expected
 
 
 def test_each_retry_waits_twice_as_long() -> None:

@@ -1,9 +1,10 @@
 """Pace: no window ever holds more than its burst and its rate."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.model.pace import clamp, next_turn, take, turns
+from shoal.model.pace import DelayEstimate, Pace, clamp, next_turn, take, turns
 
 # Whole eighths add and multiply without rounding, so that the bound can be compared exactly.
 eighths = st.integers(0, 400).map(lambda number: number / 8)
@@ -57,3 +58,29 @@ def test_after_the_clock_was_set_back_a_turn_is_at_most_one_interval_away(
     clamped = clamp(tat, now=now, interval=interval, burst=burst)
     assert clamped <= tat
     assert next_turn(clamped, interval=interval, burst=burst) <= now + interval
+
+
+@pytest.mark.parametrize(
+    ("calls", "typical", "worst"),
+    [
+        ([0.1], 0.1, 0.1),
+        ([0.9, 0.1], 0.1, 0.1),  # the first call may have connected
+        ([0.1, 0.1, 0.1], 0.1, 0.1),
+        ([0.1, 0.1, 0.6], 0.2, 0.6),
+        ([0.1, 0.1, 0.6, 0.2], 0.2, 0.56),
+        ([0.5, 0.5, 0.1], 0.42, 0.492),
+        ([9.0, 9.0], DelayEstimate.CEILING_S, DelayEstimate.CEILING_S),
+    ],
+)
+def test_a_delay_follows_the_calls_and_an_outlier_fades(
+    calls: list[float], typical: float, worst: float
+) -> None:
+    estimate = DelayEstimate()
+    for seconds in calls:
+        estimate.note(seconds)
+
+    assert (estimate.typical, estimate.worst) == pytest.approx((typical, worst))
+
+
+def test_without_settings_requests_leave_one_by_one_at_half_a_second() -> None:
+    assert (Pace().interval, Pace().burst, Pace().concurrency) == (0.5, 1, 4)

@@ -167,6 +167,14 @@ def test_links_resolve_like_in_a_browser(href: str, expected: str | None) -> Non
     )
 
 
+def test_dot_segments_are_resolved() -> None:
+    assert canonical("http://a.test/x/../y") == "http://a.test/y"
+    assert canonical("http://a.test/x/./y") == "http://a.test/x/y"
+    assert join("http://a.test/x/y/z", "..") == "http://a.test/x/"
+    assert join("http://a.test/x/y/z", "../..") == "http://a.test/"
+    assert join("http://a.test/x/y/z", ".") == "http://a.test/x/y/"
+
+
 def test_a_link_to_the_page_itself_keeps_its_query() -> None:
     assert join("https://a.example/x?q=1", "#top") == "https://a.example/x?q=1"
 

@@ -129,6 +129,20 @@ def test_a_column_that_came_after_the_checkpoint_is_removed(tmp_path: Path) -> N
         assert os.listdir(tmp_path) == ["x.csv"]
 
 
+def test_a_file_that_was_replaced_meanwhile_is_not_rewritten(tmp_path: Path) -> None:
+    sink = open_csv(path := tmp_path / "x.csv")
+    sink.restore(None)
+    flushed(sink, {"a": 1})
+    (other := tmp_path / "other.csv").write_bytes(path.read_bytes())
+    other.replace(path)
+    before = path.read_bytes()
+
+    with pytest.raises(Misconfigured):
+        flushed(sink, {"a": 2, "b": 3})
+    assert path.read_bytes() == before
+    sink.close()
+
+
 def test_every_earlier_checkpoint_can_be_restored(tmp_path: Path) -> None:
     """Also in another order, and where rows had more cells than the header."""
     records = [{f"f{n % 3 if n < 6 else n}": n, "x": "a\nb"} for n in range(12)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.sinks.drafts import draft_of, publish
+from shoal.sinks.drafts import draft_of, moved, publish
 
 
 @pytest.mark.parametrize("is_folder", [True, False], ids=["folder", "file"])
@@ -36,3 +36,19 @@ def test_workers_that_move_a_draft_at_once_lose_nothing(tmp_path: Path, *, is_fo
             worker.join()
         assert (output / "part" if is_folder else output).read_text() == "new"
     assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("has_draft", "has_output", "was_moved"),
+    [(False, True, True), (True, True, False), (True, False, False), (False, False, False)],
+)
+def test_a_draft_was_moved_if_only_its_output_exists(
+    tmp_path: Path, *, has_draft: bool, has_output: bool, was_moved: bool
+) -> None:
+    output, draft = tmp_path / "items.jsonl", tmp_path / "draft.jsonl"
+    for place, exists in ((output, has_output), (draft, has_draft)):
+        if exists:
+            place.touch()
+
+    drafts = {str(output): str(draft)}
+    assert moved(drafts) == (drafts if was_moved else {})

@@ -4,11 +4,13 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
 from shoal.sinks import MultiSink, open_sink
+from shoal.sinks.jsonl import JsonlSink, LinesCheckpoint
 
 
 def test_lines_are_the_bytes_of_the_items(tmp_path: Path) -> None:
@@ -206,3 +208,12 @@ def test_a_full_disk_does_not_duplicate_items_in_another_output(
     sinks.close()
 
     assert [path.read_bytes() for path in paths] == [b"1\n", b"1\n"]
+
+
+def test_the_lines_of_a_checkpoint_of_an_earlier_version_are_counted(tmp_path: Path) -> None:
+    (path := tmp_path / "x.jsonl").write_bytes(b"{}\n{}\n{}\n")
+    sink = JsonlSink(path, fsync=False, overwrite=False)
+    sink.restore(msgspec.msgpack.encode(6))
+
+    assert LinesCheckpoint.load(sink.flush()).lines == 2
+    sink.close()

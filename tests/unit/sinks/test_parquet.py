@@ -136,12 +136,13 @@ def test_types_widen_over_resumed_runs(tmp_path: Path) -> None:
     assert table["only-x"].to_pylist() == [None, None, 1]
 
 
-def test_a_part_completed_after_the_checkpoint_is_shortened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [1, 17])
+def test_a_part_completed_after_the_checkpoint_is_shortened(tmp_path: Path, more: int) -> None:
     sink = open_parquet(path := tmp_path / "x.parquet", part_rows=4)
     sink.restore(None)
     sink.write([item({"n": n}) for n in range(3)])
     checkpoint = sink.flush()
-    sink.write([item({"n": n}) for n in range(3, 20)])
+    sink.write([item({"n": n}) for n in range(3, 3 + more)])
     sink.flush()
     sink.write([item({"n": 20})])
     sink.flush()
@@ -387,6 +388,15 @@ def test_a_folder_is_never_replaced_by_a_file(tmp_path: Path, overwrite: bool) -
         open_file(path, overwrite=overwrite).restore(None)
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_pipe_is_never_replaced_by_a_file(tmp_path: Path, overwrite: bool) -> None:
+    os.mkfifo(path := tmp_path / "x.parquet")
+
+    with pytest.raises(Misconfigured, match="not a regular file"):
+        open_file(path, overwrite=overwrite).restore(None)
+    assert path.is_fifo()
+
+
 def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     for content in (b"not Parquet", None):
@@ -422,9 +432,10 @@ def test_a_changed_file_is_an_error(tmp_path: Path, damage: str) -> None:
         FACTORY.recount(str(path), committed)
 
 
-def test_changed_values_of_a_file_are_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("values", [[1, 2], [1.25, 1.5]], ids=["integers", "fractions"])
+def test_changed_values_of_a_file_are_noticed(tmp_path: Path, values: list[float]) -> None:
     path = tmp_path / "x.parquet"
-    [*_, committed] = written(path, None, [{"n": 1}, {"n": 2}])
+    [*_, committed] = written(path, None, [{"n": value} for value in values])
     pq.write_table(pq.read_table(path).take([1, 0]), path)
 
     assert FACTORY.recount is not None

@@ -1,7 +1,5 @@
 """Pages: what a handler can read off a response, and where its links lead."""
 
-import math
-
 import pytest
 from tests.unit.spider.pages import page
 
@@ -230,11 +228,8 @@ def test_malformed_json_is_an_error_and_nothing_worse(body: str) -> None:
 
 
 def test_numbers_too_long_for_json_do_not_hang() -> None:
-    try:
-        value = page("1" * 1_000_000).json()
-    except ValueError:
-        return
-    assert value == math.inf or value > 1e300
+    with pytest.raises(ValueError, match="out of range"):
+        page("1" * 1_000_000).json()
 
 
 def test_headers_are_found_in_any_case_and_repeats_kept() -> None:

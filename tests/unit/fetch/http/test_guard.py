@@ -149,6 +149,17 @@ def test_a_url_that_must_not_be_fetched_is_refused(url: str) -> None:
     assert "secret" not in origin.reason
 
 
+def test_U15_the_bad_ports_are_those_of_the_standard_and_of_two_stores() -> None:
+    """From https://fetch.spec.whatwg.org/#port-blocking."""
+    standard = """
+        0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115
+        117 119 123 135 137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548 554 556 563
+        587 601 636 989 990 993 995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566 6665 6666 6667 6668
+        6669 6679 6697 10080
+    """
+    assert {*map(int, standard.split()), 6379, 11211} == BAD_PORTS
+
+
 @pytest.mark.parametrize("port", [0, 22, 25, 6379, 6000, 10080])
 def test_U15_bad_ports_are_refused(port: int) -> None:
     assert port in BAD_PORTS

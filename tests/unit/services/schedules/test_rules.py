@@ -25,7 +25,16 @@ from shoal.services.schedules.manage import (
     read_state,
     remove_schedule,
 )
-from shoal.services.schedules.rules import CLAIM_S, check_schedule, crawl_of, decide, delay_of, ticks_after
+from shoal.services.schedules.rules import (
+    CLAIM_S,
+    KEPT_RUNS,
+    check_schedule,
+    crawl_of,
+    decide,
+    delay_of,
+    ended,
+    ticks_after,
+)
 from shoal.services.schedules.scheduler import CrawlScheduler, Started
 from shoal.stores.contract.schedules import Missed, Overlap, RunState, Schedule, ScheduledRun
 
@@ -246,6 +255,16 @@ def test_an_overlap_follows_the_policy() -> None:
         second = decide(one, state, START + 7200, holder="h", is_finished=lambda _: False)
         assert [run.state.value for run in second.state.runs] == [before, after]
         assert second.cancel == ((run.crawl,) if overlap == "replace" else ())
+
+
+def test_only_the_latest_runs_that_have_ended_are_kept() -> None:
+    one, state = schedule(cron="0 * * * *"), None
+    for hour in range(1, KEPT_RUNS + 10):
+        state = decide(one, state, START + hour * 3600, holder="h", is_finished=lambda _: False).state
+        state = ended(state, state.runs[-1].tick, to=RunState.DONE)
+
+    assert state is not None
+    assert [run.tick for run in state.runs] == [START + hour * 3600 for hour in range(10, KEPT_RUNS + 10)]
 
 
 def test_a_claim_that_expired_is_started_again_and_one_that_holds_is_not() -> None:

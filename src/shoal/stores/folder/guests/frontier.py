@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -121,8 +122,14 @@ class GuestFrontier:
         )
         committed = await self._owner.call(work, Committed)
         self._forget([_identity(settlement.lease) for settlement in settlements])
-        refused = {acknowledgement.fingerprint for acknowledgement in committed.refused}
-        return replace(committed, refused=[one for one in acknowledgements if one.fingerprint in refused])
+        # Of several for one page, the first is accepted.
+        left = Counter(acknowledgement.fingerprint for acknowledgement in committed.refused)
+        refused: list[Acknowledgement] = []
+        for one in reversed(acknowledgements):
+            if left[one.fingerprint] > 0:
+                left[one.fingerprint] -= 1
+                refused.insert(0, one)
+        return replace(committed, refused=refused)
 
     async def settle(self, settlements: Sequence[Settlement]) -> Committed:
         """End attempts, each with its outcome and the links it found."""

@@ -51,7 +51,7 @@ from shoal.testing.contracts.frontier.hosts import EmbeddedHostsContract, HostsC
 from shoal.testing.contracts.frontier.leasing import LeasingContract
 from shoal.testing.contracts.frontier.pace import PaceContract
 from shoal.testing.contracts.frontier.parsing import EmbeddedParsingContract, ParsingContract
-from shoal.testing.contracts.frontier.recovery import RecoveryContract
+from shoal.testing.contracts.frontier.recovery import EmbeddedRecoveryContract, RecoveryContract
 from shoal.testing.contracts.frontier.settling import SettlingContract
 
 __all__ = [
@@ -114,6 +114,7 @@ class FrontierContract(
 class EmbeddedFrontierContract(
     FrontierContract,
     EmbeddedHostsContract,
+    EmbeddedRecoveryContract,
     EmbeddedParsingContract,
     EmbeddedGenerationsContract,
     HistoryContract,

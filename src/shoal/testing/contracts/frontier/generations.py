@@ -97,6 +97,20 @@ class GenerationsContract:
         assert (await bench.frontier.add("c", [link("1"), link("2"), link("3")])).new == 3
         assert (await bench.frontier.reader.audit("c")).problems == []
 
+    async def test_a_crawl_that_follows_a_deleted_one_knows_none_of_its_pages(
+        self, bench: FrontierBench
+    ) -> None:
+        await crawl_paths(bench, {"1": known(1)})
+        await bench.frontier.crawls.delete("c")
+        await crawl_paths(bench, {"2": Gone(404)})
+        await bench.frontier.crawls.delete("c", entirely=True)
+        await crawl_paths(bench, {"3": known(3)})
+        await bench.frontier.crawls.delete("c")
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
+
+        fps = [link(path).fingerprint for path in ("1", "2", "3")]
+        assert await bench.frontier.earlier_pages("c", fps) == {fps[2]: history(3)}
+
     async def test_the_next_generation_finds_the_records_of_its_pages(self, bench: FrontierBench) -> None:
         await crawl_paths(bench, {"1": known(1), "2": known(2), "3": Gone(404), "4": Dead(TIMEOUT)})
         await bench.frontier.crawls.delete("c")

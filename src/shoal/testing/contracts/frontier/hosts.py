@@ -167,6 +167,17 @@ class HostsContract:
         assert slow > 1.5
         assert view.responses == SIGNALS[-SENSITIVE.window :]
 
+    async def test_pages_that_come_late_slow_their_host_down(self, bench: FrontierBench) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)
+        await frontier.add("c", [link(str(number)) for number in range(20)])
+        for _ in range(20):
+            bench.clock.advance(120.0)
+            [lease] = await take(frontier)
+            await settle(frontier, lease, Done(page()), signal=Signal.LATE)
+
+        assert (await frontier.hosts.all())[0].slow > 1.0
+
     async def test_only_429_and_503_slow_a_host_down_beyond_its_reach(self, bench: FrontierBench) -> None:
         await bench.frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)
         await bench.frontier.add("c", [link(str(number)) for number in range(60)])

@@ -52,6 +52,17 @@ class ParsingContract:
 
         assert await states(frontier) == {"done": 1, "dead": 1}
 
+    async def test_a_page_that_is_acknowledged_twice_in_one_call_counts_once(
+        self, frontier: Frontier
+    ) -> None:
+        await frontier.add("c", [link("1")])
+        [lease] = await take(frontier)
+        await settle(frontier, lease, Fetched(page(1)))
+        first, second = (Acknowledgement("c", lease.fingerprint, Done(page(number))) for number in (1, 2))
+
+        assert (await frontier.acknowledge([first, second])).refused == [second]
+        assert await states(frontier) == {"done": 1}
+
     async def test_only_fetched_pages_can_be_acknowledged(self, frontier: Frontier) -> None:
         await frontier.add("c", [link("1")])
         await take(frontier)

@@ -204,6 +204,17 @@ class RecoveryContract:
             "w",
         )
 
+    async def test_new_hosts_are_accepted_after_a_restart(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        await frontier.add("c", [link("1"), link("1", host="b.test")])
+        await bench.kill()
+        await bench.frontier.crawls.open("c", pace=UNLIMITED)
+        await bench.frontier.add("c", [link("1", host="c.test"), link("1", host="d.test", pool="browser")])
+
+        leases = await take(bench.frontier, pools=("http", "browser"))
+        assert sorted(lease.host for lease in leases) == ["a.test", "b.test", "c.test", "d.test"]
+
     async def test_the_seen_set_survives_a_restart(self, bench: FrontierBench, frontier: Frontier) -> None:
         links = [link(str(number)) for number in range(2000)]
         await frontier.add("c", links)
@@ -214,3 +225,20 @@ class RecoveryContract:
         assert (added.new, added.duplicate) == (1, 2000)
         counts = await bench.frontier.reader.counts("c")
         assert (counts.accepted, counts.duplicate) == (2001, 2000)
+
+
+class EmbeddedRecoveryContract:
+    """Holds where one process settles: it keeps what it is committing."""
+
+    async def test_a_lease_that_is_kept_until_it_is_settled_outlives_its_deadline(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        await frontier.add("c", [link("1"), link("2")])
+        kept, lost = await take(frontier, ttl=10.0)
+        frontier.keep_until_settled([kept])
+        bench.clock.advance(100.0)
+        await frontier.reclaim()
+
+        assert [lease.request for lease in await take(frontier, ttl=10.0)] == [lost.request]
+        assert await frontier.held([kept, lost]) == [kept]
+        await settle(frontier, kept, Done(page()))
