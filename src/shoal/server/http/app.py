@@ -287,7 +287,7 @@ async def read_body(route: ApiRoute, headers: Mapping[str, str], receive: Receiv
 
 
 def refuse_body(headers: Mapping[str, str]) -> None:
-    """Raise if a request that takes no body announces one: a client could hold its place by not sending it."""
+    """Raise if a request announces a body that its route does not take. Nothing waits for that body."""
     if headers.get("content-length", "0").strip("0") or "transfer-encoding" in headers:
         raise ApiError(413, "body_too_large", "this request takes no body")
 
