@@ -143,11 +143,10 @@ async def test_events_are_signed_and_survive_a_receiver_and_a_server_that_fail(
         assert await list_webhooks(private.store) == []
 
 
-async def test_a_receiver_that_never_answers_delays_no_other_one(private: Settings) -> None:
+async def test_a_receiver_that_never_answers_delays_no_other_one(private: Settings, tmp_path: Path) -> None:
     silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(3_600), "127.0.0.1", 0)
     async with silent, receiving() as receiver:
-        async with open_store(private.store, create=True):
-            pass
+        await crawl(private, tmp_path)
         address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/"
         for name, url in (("dead", address), ("live", receiver.url)):
             await create_webhook(private, NewWebhook(name=name, url=url, events=["alert.raised"]))
@@ -156,9 +155,14 @@ async def test_a_receiver_that_never_answers_delays_no_other_one(private: Settin
             running = group.create_task(loop.run())
             for number in range(3):  # each in a later round, while the first one still waits for its answer
                 await add_deliveries(private.store, "live", 1, first=number)
-                await eventually(lambda wanted=number + 1: len(receiver.got) == wanted)  # type: ignore[misc]
+                await eventually(lambda wanted=number: wanted in numbers(receiver))  # type: ignore[misc]
             running.cancel()
-    assert [body["n"] for body in receiver.bodies()] == [0, 1, 2]
+    assert numbers(receiver) == [0, 1, 2]
+
+
+def numbers(receiver: Receiver) -> list[int]:
+    """Return the numbers of the deliveries that were added by hand."""
+    return [body["n"] for body in receiver.bodies() if "n" in body]
 
 
 async def add_deliveries(store: str, webhook: str, count: int, *, first: int = 0) -> None:
