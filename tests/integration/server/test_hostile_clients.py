@@ -13,7 +13,7 @@ import pytest
 from tests.integration.server.running import RunningServer, parse_reply, running_server
 
 from shoal.model.api.roles import Role
-from shoal.server.access.places import Places
+from shoal.server.access.places import RequestPlaces
 from shoal.server.http import app as application
 from shoal.server.http import connections
 
@@ -141,7 +141,7 @@ async def test_one_token_cannot_take_the_places_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections.ConnectionBook.__init__, "__defaults__", (20,))
-    monkeypatch.setattr(Places.__init__, "__defaults__", (16, 8, 4))
+    monkeypatch.setattr(RequestPlaces.__init__, "__defaults__", (16, 8, 4))
     async with running_server(tmp_path, rate_per_s=10_000) as server:
         slow = head(server, "Content-Type: application/json", "Content-Length: 100") + b"\r\n{"
         opened = await open_requests(server, 9, slow)
@@ -160,7 +160,7 @@ async def test_one_token_cannot_take_the_places_of_others(
 async def test_one_token_may_follow_so_many_streams_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Places.__init__, "__defaults__", (16, 8, 4))
+    monkeypatch.setattr(RequestPlaces.__init__, "__defaults__", (16, 8, 4))
     async with running_server(tmp_path, rate_per_s=10_000) as server:
         opened = await open_requests(server, 5, head(server, method="GET", path="/api/v1/events") + b"\r\n")
         try:

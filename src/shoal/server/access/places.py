@@ -16,7 +16,7 @@ MAX_STREAMS_OF_ONE_TOKEN = 64  # events and downloads, which may last for days
 RETRY_S = 2.0
 
 
-class Places:
+class RequestPlaces:
     def __init__(
         self,
         total: int = MAX_IN_PROGRESS,
@@ -31,7 +31,7 @@ class Places:
 
     @contextmanager
     def hold(self, token: str) -> Iterator[None]:
-        """Hold a place while a request is in progress; raise 429 or 503 if there is none."""
+        """Hold a place while a request is in progress; raise 429 or 503 if all are taken."""
         if self._requests[token] >= self._of_one_token:
             detail = f"{self._of_one_token} requests of this token are in progress already"
             raise ApiError(429, "too_many_in_progress", detail, retry_after_s=RETRY_S)

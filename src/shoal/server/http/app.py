@@ -22,7 +22,7 @@ import msgspec
 from shoal.model.api.problem import ApiError, Problem
 from shoal.model.errors import Interrupted, Lost, Misconfigured, Rejected, ShoalError, Unavailable
 from shoal.server.access.gate import AccessGate, Caller, read_headers
-from shoal.server.access.places import Places
+from shoal.server.access.places import RequestPlaces
 from shoal.server.http.answers import Answer, StreamedAnswer, TypedAnswer
 from shoal.server.http.route import ApiRoute, Matched, RouteTable, Unmatched
 from shoal.server.http.static_files import StaticFiles
@@ -79,12 +79,12 @@ class AppServer(Protocol):
 
 class App:
     def __init__(
-        self, server: AppServer, table: RouteTable, pages: StaticFiles, places: Places | None = None
+        self, server: AppServer, table: RouteTable, pages: StaticFiles, places: RequestPlaces | None = None
     ) -> None:
         self._server = server
         self._table = table
         self._pages = pages
-        self._places = places or Places()
+        self._places = places or RequestPlaces()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -121,11 +121,11 @@ def csv_lines(found: "QueryResult") -> Iterator[str]:
     import csv
     from io import StringIO
 
-    from shoal.sinks.csv_safety import escape_formulas
+    from shoal.services.analysis.query import csv_text
 
     def cell(value: object) -> str:
         text = text_of(value)
-        return text if _is_number(value) else escape_formulas(text)
+        return text if _is_number(value) else csv_text(text)
 
     for row in (found.columns, *found.rows):
         line = StringIO()
