@@ -281,9 +281,12 @@ def _parse(line: str, place: _Place, now: float) -> Cookie | None:
     path = attributes.get("path", "")
     if domain is None or (secure and not place.secure):
         return None
-    if name.startswith("__Secure-") and not secure:
+    prefix = (name or value).lower()  # servers ignore case, and read a cookie without a name as its value
+    if not name and prefix.startswith(("__secure-", "__host-")):
         return None
-    if name.startswith("__Host-") and not (secure and path == "/" and not attributes.get("domain")):
+    if prefix.startswith("__secure-") and not secure:
+        return None
+    if prefix.startswith("__host-") and not (secure and path == "/" and not attributes.get("domain")):
         return None
     return Cookie(
         name,

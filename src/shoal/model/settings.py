@@ -370,7 +370,7 @@ class BrowserSettings:
     popups: Annotated[int, "Windows that a page may open; each is closed at once."] = 5
     context_pages: Annotated[
         int, "Pages of one host that share a cache and storage; 1: each page has a separate one."
-    ] = 50
+    ] = 1
     context_s: Annotated[float, "Seconds for which they do."] = 600.0
     browser_pages: Annotated[int, "Pages after which a browser is replaced."] = 200
     idle_s: Annotated[float, "Seconds without a page after which a browser is closed."] = 60.0

@@ -5,12 +5,15 @@ network has failed, and through another server of the same store.
 """
 
 import hashlib
+import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
 
+from shoal.model.limits import MIB
 from shoal.stores.contract.api_records import ApiRecords
 from shoal.stores.open import open_store, store_exists
 
@@ -18,7 +21,12 @@ PREFIX = "i/"
 KEEP_S = 24 * 3600.0
 CLAIM_S = 300.0  # after which a request whose server was killed may be carried out again
 MAX_KEPT = 20_000
-PRUNE_EVERY = 100  # records
+MAX_BYTES_OF_ONE_TOKEN = 4 * MIB  # of kept answers; its oldest are forgotten first
+PRUNE_SHARE = 0.01  # of claims; a longer answer makes it as much more likely as it fills its token's bytes
+
+
+# By chance, and not by the key: a client chooses keys, and could choose only those that delete nothing.
+draw = random.random
 
 
 class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +57,9 @@ class OtherRequest:
 
 def record_key(token: str, key: str) -> str:
     """Return the name of a record: keys of different tokens never meet."""
-    return PREFIX + hashlib.sha256(f"{token}\n{key}".encode("utf-8", "surrogateescape")).hexdigest()
+    owner = hashlib.sha256(token.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{token}\n{key}".encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{PREFIX}{owner}/{digest}"
 
 
 def judge(
@@ -80,28 +90,37 @@ class IdempotentRequests:
                 return found
             claim = msgspec.msgpack.encode(KeptAnswer(request=request, at=now))
             if await self._records.swap(key, packed, claim):
-                if int(key[-4:], 16) % PRUNE_EVERY == 0:
+                if draw() < PRUNE_SHARE:
                     await self.prune(now)
                 return Claimed(key, claim)
 
     async def keep(self, claimed: Claimed, answer: KeptAnswer) -> None:
         await self._records.swap(claimed.key, claimed.packed, msgspec.msgpack.encode(answer))
+        if draw() < len(answer.body) / MAX_BYTES_OF_ONE_TOKEN:
+            await self.prune(answer.at)
 
     async def release(self, claimed: Claimed) -> None:
         """Forget a claim: the request was not carried out and may be repeated."""
         await self._records.swap(claimed.key, claimed.packed, None)
 
     async def prune(self, now: float) -> None:
-        """Delete answers that are too old, and the oldest of too many."""
-        kept = {key: (_read(packed), packed) for key, packed in (await self._records.all()).items()}
-        mine = sorted(
-            (0.0 if answer is None else answer.at, key, packed)
-            for key, (answer, packed) in kept.items()
-            if key.startswith(PREFIX)
+        """Delete answers that are too old, the oldest of too many, and those above the bytes of a token."""
+        newest = sorted(
+            (
+                (answer.at if (answer := _read(packed)) else 0.0, key, packed)
+                for key, packed in (await self._records.all()).items()
+                if key.startswith(PREFIX)
+            ),
+            reverse=True,
         )
-        surplus = max(0, len(mine) - MAX_KEPT)
-        old = mine[:surplus] + [one for one in mine[surplus:] if now - one[0] > KEEP_S]
-        await self._records.swap_all({key: (packed, None) for _, key, packed in old})
+        sizes: Counter[str] = Counter()
+        surplus = []
+        for number, (at, key, packed) in enumerate(newest):
+            owner = key.removeprefix(PREFIX).partition("/")[0]
+            sizes[owner] += len(packed)
+            if number >= MAX_KEPT or now - at > KEEP_S or sizes[owner] > MAX_BYTES_OF_ONE_TOKEN:
+                surplus.append((key, packed))
+        await self._records.swap_all({key: (packed, None) for key, packed in surplus})
 
 
 def _read(packed: bytes | None) -> KeptAnswer | None:

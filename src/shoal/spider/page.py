@@ -6,7 +6,7 @@ from re import Pattern
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from shoal.model.errors import Misconfigured
 from shoal.model.page import ParseTask
@@ -336,6 +336,19 @@ class Page:
             self._meta_tags = MetaTags() if self._tree is None else read_meta_tags(self._tree)
         return self._meta_tags
 
+    def _all_links(self, tree: LexborHTMLParser, *, obey_nofollow: bool) -> list[str]:
+        """Return every link of the page; if there is no memory for so many, those of its beginning."""
+        try:
+            hrefs = all_hrefs(tree, self._read_meta_tags(), obey_nofollow=obey_nofollow)
+            return resolve_web_links(hrefs, self._web_resolver())
+        except (MemoryError, SelectolaxError):  # a million links need more memory than their tree
+            if not isinstance(self._root, LexborDocument):
+                raise
+            beginning = self._root.beginning()
+        self.mark_partial(beginning.partial)
+        hrefs = all_hrefs(beginning.tree, MetaTags(), obey_nofollow=obey_nofollow)
+        return resolve_web_links(hrefs, self._web_resolver())
+
     def links(
         self,
         selector: str | None = None,
@@ -385,8 +398,7 @@ class Page:
             if chosen is not None:
                 urls = resolve_web_links(hrefs_in_selection(chosen, obey_nofollow=obey), self._web_resolver())
             else:
-                hrefs = all_hrefs(tree, self._read_meta_tags(), obey_nofollow=obey)
-                urls = resolve_web_links(hrefs, self._web_resolver())
+                urls = self._all_links(tree, obey_nofollow=obey)
                 declared = canonical_header(self._headers, self.url)
                 if declared is not None and declared not in urls:
                     urls.append(declared)

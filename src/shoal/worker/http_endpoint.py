@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 FLEET_TTL_S = 5.0  # for which figures of the fleet are reused
 TIMEOUT_S = 5.0  # for a client to send its request, and for the store to answer
 MAX_REQUEST_BYTES = 8192
-MAX_CONNECTIONS = 32  # at once; more are closed
+MAX_CONNECTIONS = 32  # at once; one more closes that which has sent no request for longest
 TOKEN = "SHOAL_METRICS_TOKEN"  # noqa: S105 - the name of a variable
 
 
@@ -39,6 +39,7 @@ class Endpoint:
         self._asking = asyncio.Lock()
         self._token = os.environ.get(TOKEN, "")
         self._connections = 0
+        self._idle: dict[asyncio.StreamWriter, None] = {}  # connections without a whole request, oldest first
 
     @classmethod
     @asynccontextmanager
@@ -64,18 +65,24 @@ class Endpoint:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, then close the connection."""
         self._connections += 1
+        self._idle[writer] = None
         try:
-            if self._connections <= MAX_CONNECTIONS:
-                await self._serve(reader, writer)
+            if self._connections > MAX_CONNECTIONS:  # a probe must find a place, however many others wait
+                oldest = next(iter(self._idle))
+                del self._idle[oldest]
+                oldest.transport.abort()
+            await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the client went away, was slow, or sent too much
         finally:
             self._connections -= 1
+            self._idle.pop(writer, None)
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(TIMEOUT_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        self._idle.pop(writer, None)
         method, _, rest = head.partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         try:

@@ -74,7 +74,8 @@ def site() -> Iterator[Site]:
             self.send_response(302 if self.path == "/moved" else 200)
             if self.path == "/moved":
                 self.send_header("Location", "/shell")
-            self.send_header("Content-Type", "text/html")
+            script = self.path.endswith(".js")
+            self.send_header("Content-Type", "text/javascript" if script else "text/html")
             self.send_header("Set-Cookie", "seen=yes")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -135,6 +136,34 @@ async def test_a_page_is_rendered_with_its_headers_and_marked(site: Site) -> Non
         site.seen.clear()
         await fetch(client, site, "/shell")
         assert "cookie" not in site.seen[0][1]  # nothing is kept from page to page
+
+
+INSTALL = """<body><script>
+navigator.serviceWorker.register('/forge.js').then(() => navigator.serviceWorker.ready).then(() => {
+  document.body.innerHTML = '<h1>installed</h1>' })</script>"""
+FORGE = """addEventListener('install', () => skipWaiting());
+addEventListener('activate', event => event.waitUntil(clients.claim()));
+addEventListener('fetch', event => event.respondWith(
+  new Response('<h1>forged</h1>', {headers: {'Content-Type': 'text/html'}})))"""
+
+
+async def test_a_service_worker_answers_for_no_later_page(site: Site) -> None:
+    site.pages |= {"/install": INSTALL, "/forge.js": FORGE, "/read": "<h1>real</h1>"}
+    limits = BrowserSettings(page_s=20.0, context_pages=50)
+    async with open_browser(WaitFor("h1"), limits=limits) as client:
+        assert b"<h1>installed</h1>" in (await fetch(client, site, "/install")).body
+        assert b"<h1>real</h1>" in (await fetch(client, site, "/read")).body
+
+
+LEAVE = "<h1>left</h1><script>localStorage.setItem('left', 'behind')</script>"
+FIND = "<script>document.write('<h1>' + (localStorage.getItem('left') || 'nothing') + '</h1>')</script>"
+
+
+async def test_a_page_leaves_nothing_behind_for_the_next_one_of_its_site(site: Site) -> None:
+    site.pages |= {"/leave": LEAVE, "/find": FIND}
+    async with open_browser() as client:
+        await fetch(client, site, "/leave")
+        assert b"<h1>nothing</h1>" in (await fetch(client, site, "/find")).body
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from tests.integration.server.running import RunningServer, parse_reply, running_server
 
 from shoal.model.api.roles import Role
+from shoal.server.access.places import RequestPlaces
 from shoal.server.http import app as application
 from shoal.server.http import connections
 
@@ -108,6 +109,74 @@ async def test_a_body_that_is_too_large_is_refused_and_not_kept(server: RunningS
 async def test_a_get_takes_no_body(server: RunningServer) -> None:
     reply = await server.send("GET", "/api/v1/crawls", body=b"1" * 100)
     assert reply.status == 413
+
+
+async def test_a_body_that_a_route_does_not_take_is_refused_before_it_arrives(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "BODY_TIMEOUT_S", 3_600.0)
+    for framing in ("Transfer-Encoding: chunked", "Content-Length: 1", "Content-Length: 009"):
+        raw = head(server, framing, method="GET", path="/api/v1/crawls") + b"\r\n"
+        assert parse_reply(await server.raw(raw, timeout=60)).status == 413, framing
+
+
+async def open_requests(server: RunningServer, count: int, raw: bytes) -> list[socket.socket]:
+    """Send the same request on `count` connections, and read no answer."""
+    opened = []
+    for _ in range(count):
+        one = socket.create_connection(("127.0.0.1", server.port))
+        one.sendall(raw)
+        one.setblocking(False)
+        opened.append(one)
+        await asyncio.sleep(0)
+    return opened
+
+
+async def first_line(connection: socket.socket) -> bytes:
+    async with asyncio.timeout(60):
+        return (await asyncio.get_running_loop().sock_recv(connection, 65536)).partition(b"\r\n")[0]
+
+
+async def test_one_token_cannot_take_the_places_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections.ConnectionBook.__init__, "__defaults__", (20,))
+    monkeypatch.setattr(RequestPlaces.__init__, "__defaults__", (16, 8, 4))
+    async with running_server(tmp_path, rate_per_s=10_000) as server:
+        slow = head(server, "Content-Type: application/json", "Content-Length: 100") + b"\r\n{"
+        opened = await open_requests(server, 9, slow)
+        try:
+            assert b"429" in await first_line(opened[-1])
+            reply = await server.send("GET", "/api/v1/crawls")
+            assert (reply.status, reply.json()["code"]) == (429, "too_many_in_progress")
+            assert (await server.send("GET", "/api/v1/crawls", role=Role.READ)).status == 200
+            assert (await server.send("GET", "/healthz", role=None)).status == 200
+        finally:
+            for one in opened:
+                one.close()
+        await until_status(server, "/api/v1/crawls", 200)
+
+
+async def test_one_token_may_follow_so_many_streams_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RequestPlaces.__init__, "__defaults__", (16, 8, 4))
+    async with running_server(tmp_path, rate_per_s=10_000) as server:
+        opened = await open_requests(server, 5, head(server, method="GET", path="/api/v1/events") + b"\r\n")
+        try:
+            assert sorted([(await first_line(one)).split()[1] for one in opened]) == [b"200"] * 4 + [b"429"]
+            assert (await server.send("GET", "/api/v1/crawls")).status == 200
+        finally:
+            for one in opened:
+                one.close()
+
+
+async def until_status(server: RunningServer, path: str, wanted: int) -> None:
+    for _ in range(1_500):
+        if (await server.send("GET", path)).status == wanted:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"the status of {path} did not become {wanted}")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,6 +141,51 @@ async def test_events_are_signed_and_survive_a_receiver_and_a_server_that_fail(
         assert (known.waiting, known.delivered, known.dropped) == (0, 2, 0)
         await delete_webhook(private.store, "hook")
         assert await list_webhooks(private.store) == []
+
+
+async def test_a_receiver_that_never_answers_delays_no_other_one(private: Settings, tmp_path: Path) -> None:
+    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(3_600), "127.0.0.1", 0)
+    async with silent, receiving() as receiver:
+        await crawl(private, tmp_path)
+        address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/"
+        for name, url in (("dead", address), ("live", receiver.url)):
+            await create_webhook(private, NewWebhook(name=name, url=url, events=["alert.raised"]))
+        await add_deliveries(private.store, "dead", 40)
+        async with WebhookLoop.open(private, every_s=0.01) as loop, asyncio.TaskGroup() as group:
+            running = group.create_task(loop.run())
+            for number in range(3):  # each in a later round, while the first one still waits for its answer
+                await add_deliveries(private.store, "live", 1, first=number)
+                await eventually(lambda wanted=number: wanted in numbers(receiver))  # type: ignore[misc]
+            running.cancel()
+    assert numbers(receiver) == [0, 1, 2]
+
+
+def numbers(receiver: Receiver) -> list[int]:
+    """Return the numbers of the deliveries that were added by hand."""
+    return [body["n"] for body in receiver.bodies() if "n" in body]
+
+
+async def add_deliveries(store: str, webhook: str, count: int, *, first: int = 0) -> None:
+    async with open_store(store) as opened:
+        records = opened.api_records
+        packed = await records.get(POSITION + webhook)
+        position = (
+            WebhookPosition() if packed is None else msgspec.msgpack.decode(packed, type=WebhookPosition)
+        )
+        stored = StoredWebhook(name=webhook, url="", events=("alert.raised",), secret="", created_at=0.0)
+        made = [
+            make_delivery(stored, "alert.raised", {"n": n}, f"{webhook}/{n}", 0.0)
+            for n in range(first, first + count)
+        ]
+        await store_events(records, webhook, made, packed, position)
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it did not become true within 30 seconds")
 
 
 async def test_of_two_servers_one_delivers(private: Settings, tmp_path: Path) -> None:

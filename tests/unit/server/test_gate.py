@@ -2,7 +2,16 @@
 
 import pytest
 
-from shoal.server.access.gate import LOOPBACK_NAMES, accepts_host, host_of, is_foreign, read_cookie
+from shoal.server.access.gate import (
+    LOOPBACK_NAMES,
+    MAX_SESSIONS,
+    MAX_SESSIONS_OF_ONE_TOKEN,
+    Sessions,
+    accepts_host,
+    host_of,
+    is_foreign,
+    read_cookie,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +72,26 @@ def test_a_cookie_is_found_among_others() -> None:
     headers = {"cookie": "a=1; shoal_session=x=y ;b"}
     assert read_cookie(headers, "shoal_session") == "x=y"
     assert read_cookie({}, "shoal_session") == ""
+
+
+def test_many_sessions_of_one_token_end_its_own_oldest_and_no_other() -> None:
+    sessions = Sessions()
+    other, _ = sessions.create("other", 0.0)
+    own = [sessions.create("own", 0.0)[0] for _ in range(MAX_SESSIONS + 100)]
+
+    assert sessions.find(other, 1.0) is not None
+    assert [key for key in own if sessions.find(key, 1.0)] == own[-MAX_SESSIONS_OF_ONE_TOKEN:]
+
+
+def test_sessions_of_all_tokens_are_limited_and_the_token_with_most_gives_one_up() -> None:
+    sessions = Sessions()
+    most, _ = sessions.create("most", 0.0)
+    for _ in range(MAX_SESSIONS_OF_ONE_TOKEN - 1):
+        sessions.create("most", 0.0)
+    single = [sessions.create(f"token {number}", 0.0)[0] for number in range(MAX_SESSIONS)]
+
+    kept = [key for key in [most, *single] if sessions.find(key, 1.0)]
+    assert most not in kept
+    assert (
+        sum(sessions.find(key, 1.0) is not None for key in single) >= MAX_SESSIONS - MAX_SESSIONS_OF_ONE_TOKEN
+    )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from shoal.services import idempotency
 from shoal.services.idempotency import (
     CLAIM_S,
     KEEP_S,
@@ -76,3 +77,27 @@ async def test_a_claim_is_kept_released_and_pruned() -> None:
     assert await requests.claim(key, "r", 102.0) == DONE
     await requests.prune(102.0 + KEEP_S)
     assert isinstance(await requests.claim(key, "r", 103.0 + KEEP_S), Claimed)
+
+
+async def test_answers_of_one_token_are_limited_in_bytes_and_its_oldest_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(idempotency, "draw", lambda: 0.0)  # delete what is too much each time
+    monkeypatch.setattr(idempotency, "MAX_BYTES_OF_ONE_TOKEN", 50_000)
+    records = Records()
+    requests = IdempotentRequests(records)
+
+    async def keep(token: str, key: str, now: float) -> None:
+        claimed = await requests.claim(record_key(token, key), "r", now)
+        assert isinstance(claimed, Claimed)
+        answer = KeptAnswer(request="r", at=now, status=200, body=bytes(10_000))
+        await requests.keep(claimed, answer)
+
+    await keep("other", "k", 100.0)
+    for number in range(40):
+        await keep("greedy", f"{number}", 101.0 + number)
+
+    assert sum(map(len, records.values())) < 2 * 50_000
+    assert isinstance(await requests.claim(record_key("other", "k"), "r", 200.0), KeptAnswer)
+    assert isinstance(await requests.claim(record_key("greedy", "39"), "r", 200.0), KeptAnswer)
+    assert isinstance(await requests.claim(record_key("greedy", "0"), "r", 200.0), Claimed)

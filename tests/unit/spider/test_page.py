@@ -1,10 +1,13 @@
 """Pages: what a handler can read off a response, and where its links lead."""
 
 import pytest
+from selectolax.lexbor import LexborHTMLParser
 from tests.unit.spider.pages import page
 
 from shoal.model.errors import Bomb
 from shoal.model.request import Request
+from shoal.spider import page as page_module
+from shoal.spider.html.links import MetaTags, all_hrefs
 from shoal.spider.page import Page
 
 SHOP = """<!doctype html><html><head><title>Shop</title></head><body>
@@ -293,3 +296,25 @@ def test_entities_that_expand_without_limit_are_refused() -> None:
 def test_a_few_entities_are_not_a_bomb() -> None:
     harmless = '<!DOCTYPE x [<!ENTITY e "ha">]><x>&e;&e;<y>text</y></x>'
     assert page(harmless, content_type="text/xml").xpath("//y/text()").get() == "text"
+
+
+def test_a_page_with_more_links_than_fit_into_memory_brings_those_of_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trees: list[object] = []
+
+    def starved(tree: LexborHTMLParser, metas: MetaTags, *, obey_nofollow: bool) -> list[str]:
+        trees.append(tree)
+        if len(trees) == 1:
+            raise MemoryError
+        return all_hrefs(tree, metas, obey_nofollow=obey_nofollow)
+
+    monkeypatch.setattr(page_module, "all_hrefs", starved)
+    body = "".join(f'<a href="/{number}">x</a>' for number in range(200))
+    crowded = Page.of(body)
+
+    found = crowded.links().urls
+
+    assert 0 < len(found) < 200
+    assert list(found) == [f"https://page.example/{number}" for number in range(len(found))]
+    assert "parse.memory_bytes" in crowded.partial

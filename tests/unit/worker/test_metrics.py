@@ -23,7 +23,7 @@ from shoal.model.page import Timing
 from shoal.services.inspect.status import CrawlStatus, FleetStatus, Stage, StoreStatus
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.worker.figures import WorkerFigures
-from shoal.worker.http_endpoint import Endpoint
+from shoal.worker.http_endpoint import MAX_CONNECTIONS, Endpoint
 from shoal.worker.metrics import exposition
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -206,6 +206,20 @@ async def test_a_worker_answers_over_http() -> None:
         assert await ask("HEAD /metrics HTTP/1.1") == (200, "")
         assert (await ask("POST /metrics HTTP/1.1"))[0] == 405
         assert (await ask("GET / HTTP/1.1"))[0] == 404
+
+
+async def test_idle_connections_keep_no_probe_out() -> None:
+    endpoint = Endpoint(lambda: OWN, look)
+    server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * MAX_CONNECTIONS)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        answer = await reader.read()
+        for _, one in [*idle, (reader, writer)]:
+            one.close()
+    assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_a_draining_worker_is_alive_and_not_ready() -> None:

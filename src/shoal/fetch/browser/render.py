@@ -103,6 +103,8 @@ class PageRun:
         await self.session.call_all(
             [
                 *[(f"{domain}.enable", {}) for domain in ("Page", "Network", "Runtime", "Inspector")],
+                # A service worker that one page installs would answer for later pages of its site.
+                ("Network.setBypassServiceWorker", {"bypass": True}),
                 ("Emulation.setUserAgentOverride", {"userAgent": self.request.user_agent}),
                 ("Fetch.enable", {"patterns": [{"resourceType": one} for one in ("Document", *blocked)]}),
             ]

@@ -11,6 +11,7 @@ browsers do.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
 import brotli
@@ -94,7 +95,10 @@ def decode_archived(wire: bytes, content_encoding: str, decoded_bytes: int | Non
     assert not isinstance(names, Failure)
     if not names or not wire:
         return wire
-    body = next(state for state in _in_pieces(wire, names, limits) if state is not None)
+    # The recorded size is that of the page. What the layers around it decode to may be larger: a body that is
+    # compressed twice grows by the second time.
+    layer = replace(limits, body_bytes=max(UNRECORDED_BYTES, 2 * limits.body_bytes))
+    body = next(state for state in _in_pieces(wire, names, limits, layer) if state is not None)
     if isinstance(body, Failure):
         raise Rejected(body.reason)
     if decoded_bytes is not None and len(body) != decoded_bytes:
@@ -136,15 +140,21 @@ def _at_once(wire: bytes, encodings: list[str], limits: FetchLimits) -> bytes | 
     return body
 
 
-def _in_pieces(wire: bytes, encodings: list[str], limits: FetchLimits) -> Iterator[bytes | Failure | None]:
-    """Decode a large body: yield None after each piece, and the result at the end."""
+def _in_pieces(
+    wire: bytes, encodings: list[str], limits: FetchLimits, outer: FetchLimits | None = None
+) -> Iterator[bytes | Failure | None]:
+    """Decode a large body: yield None after each piece, and the result at the end.
+
+    `outer`: the limits for all encodings but the last one to be undone; None: those of the body.
+    """
     body = wire
-    for name in encodings:
+    for left, name in zip(reversed(range(len(encodings))), encodings, strict=True):
+        bounds = outer if left and outer is not None else limits
         out = bytearray()
         try:
             for part in _pieces(name, body, PIECE_BYTES):
                 out += part
-                if failure := _too_much(len(out), len(wire), limits):
+                if failure := _too_much(len(out), len(wire), bounds):
                     yield failure
                     return
                 yield None

@@ -14,7 +14,7 @@ import hmac
 import ipaddress
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,6 +29,7 @@ COOKIE = "shoal_session"
 CSRF = "x-shoal-csrf"
 SESSION_S = 12 * 3600.0
 MAX_SESSIONS = 1_000
+MAX_SESSIONS_OF_ONE_TOKEN = 100
 WRONG_TOKENS = Rate(per_s=1.0, burst=20.0)  # per address
 REQUESTS = Rate(per_s=50.0, burst=200.0)  # per token
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -115,17 +116,24 @@ class Sessions:
     """The sessions of browsers, in memory: after a restart people sign in again."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[str, BrowserSession] = OrderedDict()
+        self._sessions: dict[str, BrowserSession] = {}  # the oldest first
 
     def create(self, token_digest: str, now: float) -> tuple[str, BrowserSession]:
         key, session = (
             secrets.token_urlsafe(32),
             BrowserSession(token_digest, secrets.token_urlsafe(32), now + SESSION_S),
         )
+        held = Counter(one.token for one in self._sessions.values())
+        if held[token_digest] >= MAX_SESSIONS_OF_ONE_TOKEN:
+            self._end_oldest(token_digest)
+        elif len(self._sessions) >= MAX_SESSIONS:
+            self._end_oldest(held.most_common(1)[0][0])
         self._sessions[digest_of(key)] = session
-        if len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
         return key, session
+
+    def _end_oldest(self, token_digest: str) -> None:
+        """End the oldest session of a token: signing in often signs no holder of another token out."""
+        del self._sessions[next(key for key, one in self._sessions.items() if one.token == token_digest)]
 
     def find(self, key: str, now: float) -> BrowserSession | None:
         session = self._sessions.get(digest_of(key)) if key else None

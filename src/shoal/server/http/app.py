@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NoReturn, Protocol, TypeAlias
@@ -22,6 +22,7 @@ import msgspec
 from shoal.model.api.problem import ApiError, Problem
 from shoal.model.errors import Interrupted, Lost, Misconfigured, Rejected, ShoalError, Unavailable
 from shoal.server.access.gate import AccessGate, Caller, read_headers
+from shoal.server.access.places import RequestPlaces
 from shoal.server.http.answers import Answer, StreamedAnswer, TypedAnswer
 from shoal.server.http.route import ApiRoute, Matched, RouteTable, Unmatched
 from shoal.server.http.static_files import StaticFiles
@@ -77,30 +78,35 @@ class AppServer(Protocol):
 
 
 class App:
-    def __init__(self, server: AppServer, table: RouteTable, pages: StaticFiles) -> None:
+    def __init__(
+        self, server: AppServer, table: RouteTable, pages: StaticFiles, places: RequestPlaces | None = None
+    ) -> None:
         self._server = server
         self._table = table
         self._pages = pages
+        self._places = places or RequestPlaces()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # lifespan is not used; a websocket is closed
         method = scope["method"]
-        try:
-            answer = await self._answer(scope, receive)
-        except ApiError as error:
-            answer = problem(error)
-        except Exception:  # a bug of ours must not end the server, nor be shown to a client
-            log.exception("api.failed", extra={"method": method, "path": scope["path"][:200]})
-            answer = problem(ApiError(500, "internal", "a bug: the log of the server has the details"))
-        await send_answer(answer, receive, send, head_only=method == "HEAD")
+        with ExitStack() as held:
+            try:
+                answer = await self._answer(scope, receive, held)
+            except ApiError as error:
+                answer = problem(error)
+            except Exception:  # a bug of ours must not end the server, nor be shown to a client
+                log.exception("api.failed", extra={"method": method, "path": scope["path"][:200]})
+                answer = problem(ApiError(500, "internal", "a bug: the log of the server has the details"))
+            await send_answer(answer, receive, send, head_only=method == "HEAD")
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    async def _answer(self, scope: Scope, receive: Receive, held: ExitStack) -> Answer:
+        """Return the answer to a request; its places are `held` until it has been sent."""
         headers = self._read_head(scope)
         self._server.gate.check_source(headers)
         method, raw_path = scope["method"], scope["raw_path"]
         if raw_path in HEALTH and method in ("GET", "HEAD"):
-            return await self._health(raw_path)
+            return await self._health(raw_path, held)
         if (page := self._pages.find(method, raw_path)) is not None:
             return page
         client = scope.get("client")
@@ -109,12 +115,19 @@ class App:
         if isinstance(found, Unmatched):
             refuse_path(found)
         self._server.gate.admit(caller, found.route, headers)
-        return await self._run(found, scope, headers, caller, receive)
+        held.enter_context(self._places.hold(caller.digest))
+        answer = await self._run(found, scope, headers, caller, receive)
+        if isinstance(answer, StreamedAnswer):
+            held.enter_context(self._places.hold_stream(caller.digest))
+        return answer
 
-    async def _health(self, raw_path: bytes) -> Answer:
-        if raw_path == b"/readyz" and not await self._server.is_ready():
+    async def _health(self, raw_path: bytes, held: ExitStack) -> Answer:
+        if raw_path == b"/healthz":
+            return Answer(200, b"alive\n", TEXT)
+        held.enter_context(self._places.hold(""))  # the store may take seconds to answer
+        if not await self._server.is_ready():
             return Answer(503, b"the store is unavailable\n", TEXT)
-        return Answer(200, b"ready\n" if raw_path == b"/readyz" else b"alive\n", TEXT)
+        return Answer(200, b"ready\n", TEXT)
 
     def _read_head(self, scope: Scope) -> dict[str, str]:
         if len(scope["headers"]) > MAX_HEADERS:
@@ -133,7 +146,7 @@ class App:
         if route.body is not None:
             arguments.append(decode_body(route, await read_body(route, headers, receive)))
         else:
-            await refuse_body(headers, receive)
+            refuse_body(headers)
         key = headers.get("idempotency-key", "") if route.changes and route.kept else ""
         if not key:
             return await self._handle(route, arguments, caller)
@@ -273,15 +286,14 @@ async def read_body(route: ApiRoute, headers: Mapping[str, str], receive: Receiv
     return await _receive_all(headers, receive, limit=route.max_body_bytes)
 
 
-async def refuse_body(headers: Mapping[str, str], receive: Receive) -> None:
-    """Raise if a request that takes no body has one."""
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        await _receive_all(headers, receive, limit=0)
+def refuse_body(headers: Mapping[str, str]) -> None:
+    """Raise if a request announces a body that its route does not take. Nothing waits for that body."""
+    if headers.get("content-length", "0").strip("0") or "transfer-encoding" in headers:
+        raise ApiError(413, "body_too_large", "this request takes no body")
 
 
 async def _receive_all(headers: Mapping[str, str], receive: Receive, *, limit: int) -> bytes:
-    detail = f"the body may have at most {limit:,} bytes" if limit else "this request takes no body"
-    too_large = ApiError(413, "body_too_large", detail)
+    too_large = ApiError(413, "body_too_large", f"the body may have at most {limit:,} bytes")
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > limit:
         raise too_large

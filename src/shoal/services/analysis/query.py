@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.archive.fetch_log import FetchLogReader
 from shoal.model.errors import Misconfigured
+from shoal.sinks import csv_safety
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store
 
@@ -148,3 +149,8 @@ def plain_value(value: object) -> object:
         case dict():
             return {str(name): plain_value(one) for name, one in value.items()}
     return str(value)
+
+
+def csv_text(text: str) -> str:
+    """Return the text of a CSV cell that no spreadsheet takes for a formula."""
+    return csv_safety.escape_formulas(text)

@@ -1,4 +1,8 @@
-"""The loop that detects events and sends deliveries. Of several servers of a store, one does it at a time."""
+"""The loop that detects events and sends deliveries. Of several servers of a store, one does it at a time.
+
+Each webhook has a queue, which a separate task sends for a few seconds: a receiver that never answers delays
+no other one, and its time is not counted as that of the store.
+"""
 
 import asyncio
 import logging
@@ -55,12 +59,13 @@ log = logging.getLogger(__name__)
 EVERY_S = 2.0
 SHARE = 0.1  # of the time may be spent on reading the store
 CLAIM_S = 60.0
-AT_ONCE = 8
 SEND_TIMEOUT_S = 15.0
-PER_ROUND = 16  # deliveries: none of them may take longer than the claim
+PER_ROUND = 16  # deliveries of one webhook
+QUEUE_S = 10.0  # after which the rest of a queue waits for the next round
 ITEMS_PER_BATCH = 100
 MAX_ITEM_BATCHES = 8  # that wait for one webhook; the output has the others
 USER_AGENT = "Shoal-Webhook"
+FAILURES = (ShoalError, DataFault, TimeoutError, OSError)  # of the store
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -89,34 +94,45 @@ class WebhookLoop:
 
     async def run(self) -> None:
         """Detect and deliver until cancelled. A store that does not answer is asked again."""
-        while True:
-            began = time.monotonic()
-            try:
-                await self.run_once()
-            except* (ShoalError, DataFault, TimeoutError, OSError) as several:
-                why = str(next(leaves(several)))
-                log.warning("webhooks.waiting", extra={"why": why})
-            took = time.monotonic() - began
-            await asyncio.sleep(max(self._every_s, took / SHARE - took))
+        sending: dict[str, asyncio.Task[int]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                began = time.monotonic()
+                try:
+                    for name, webhook in (await self._detect_all()).items():
+                        if name not in sending or sending[name].done():
+                            sending[name] = group.create_task(self._send_queue(webhook), name="webhook.send")
+                except* FAILURES as several:
+                    _log_waiting(next(leaves(several)))
+                took = time.monotonic() - began
+                await asyncio.sleep(max(self._every_s, took / SHARE - took))
 
     async def run_once(self) -> int:
         """Detect events, then send what is due; return how many deliveries were accepted."""
+        webhooks = await self._detect_all()
+        async with asyncio.TaskGroup() as group:
+            sent = [group.create_task(self._send_queue(webhook)) for webhook in webhooks.values()]
+        return sum(task.result() for task in sent)
+
+    async def _detect_all(self) -> Mapping[str, StoredWebhook]:
+        """Store the deliveries of new events; return the webhooks whose deliveries this process sends."""
         if not store_exists(self._settings.store):
-            return 0
+            return {}
         async with open_store(self._settings.store) as store:
             records = store.api_records
             stored = await records.all()
-            webhooks = read_all(stored, WEBHOOK, StoredWebhook)
+            webhooks = {one.name: one for one in read_all(stored, WEBHOOK, StoredWebhook).values()}
             if not webhooks or not await self._claim(records, stored.get(CLAIM)):
-                return 0
+                return {}
             pending = read_all(stored, DELIVERY, WebhookDelivery).values()
-            if len(pending) < MAX_PENDING:
-                seen = await look_at_store(store)
-                batches = Counter(one.webhook for one in pending if one.event == "items")
-                for webhook in webhooks.values():
-                    more_items = batches[webhook.name] < MAX_ITEM_BATCHES
+            waiting = Counter(one.webhook for one in pending)
+            batches = Counter(one.webhook for one in pending if one.event == "items")
+            seen = await look_at_store(store)
+            for name, webhook in webhooks.items():
+                if waiting[name] < MAX_PENDING:
+                    more_items = batches[name] < MAX_ITEM_BATCHES
                     await self._detect(records, webhook, stored, seen, more_items=more_items)
-            return await self._send_due(records, {one.name: one for one in webhooks.values()})
+            return webhooks
 
     async def _claim(self, records: ApiRecords, packed: bytes | None) -> bool:
         """Return whether this process delivers now; another one does while it renews its claim."""
@@ -164,34 +180,36 @@ class WebhookLoop:
                 return [made], after
         return [], position
 
-    async def _send_due(self, records: ApiRecords, webhooks: Mapping[str, StoredWebhook]) -> int:
-        now = time.time()
-        stored = await records.all()
-        due = [
-            (key, one)
-            for key, one in read_all(stored, DELIVERY, WebhookDelivery).items()
-            if one.next_at <= now and one.webhook in webhooks
-        ]
-        due.sort(key=lambda pair: pair[1].created_at)
-        room = asyncio.Semaphore(AT_ONCE)
-        async with asyncio.TaskGroup() as group:
-            sent = [
-                group.create_task(self._send(records, key, stored[key], one, webhooks[one.webhook], room))
-                for key, one in due[:PER_ROUND]
-            ]
-        return sum(task.result() for task in sent)
+    async def _send_queue(self, webhook: StoredWebhook) -> int:
+        """Send what is due for a webhook, the oldest first; return how many deliveries were accepted."""
+        accepted, until = 0, time.monotonic() + QUEUE_S
+        try:
+            async with open_store(self._settings.store) as store:
+                records = store.api_records
+                stored = await records.all()
+                due = [
+                    (one.created_at, key, one)
+                    for key, one in read_all(stored, DELIVERY, WebhookDelivery).items()
+                    if one.next_at <= time.time() and one.webhook == webhook.name
+                ]
+                due.sort(key=lambda found: found[:2])
+                for _, key, delivery in due[:PER_ROUND]:
+                    accepted += await self._send(records, key, stored[key], delivery, webhook)
+                    if time.monotonic() > until:
+                        break
+        except FAILURES as error:
+            _log_waiting(error)
+        return accepted
 
-    async def _send(  # noqa: PLR0917 - one call
+    async def _send(
         self,
         records: ApiRecords,
         key: str,
         packed: bytes,
         delivery: WebhookDelivery,
         webhook: StoredWebhook,
-        room: asyncio.Semaphore,
     ) -> bool:
-        async with room:
-            problem = await self._post(webhook, delivery)
+        problem = await self._post(webhook, delivery)
         if not problem:
             await records.swap(key, packed, None)
             await self._count(records, webhook.name, delivered=1)
@@ -245,6 +263,10 @@ class WebhookLoop:
             )
             if await records.swap(POSITION + name, packed, msgspec.msgpack.encode(counted)):
                 return
+
+
+def _log_waiting(error: BaseException) -> None:
+    log.warning("webhooks.waiting", extra={"why": str(error)})
 
 
 async def look_at_store(store: Store) -> SeenStore:

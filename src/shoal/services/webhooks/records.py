@@ -14,7 +14,7 @@ from shoal.stores.contract.api_records import ApiRecords
 
 WEBHOOK, POSITION, DELIVERY, CLAIM = "w/", "p/", "d/", "webhooks/claim"
 MAX_WEBHOOKS = 100
-MAX_PENDING = 10_000  # deliveries of all webhooks
+MAX_PENDING = 100  # deliveries that wait for one webhook; then no more events are looked for
 
 T = TypeVar("T")
 

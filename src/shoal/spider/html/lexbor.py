@@ -22,8 +22,8 @@ FEWER_TAGS = (250_000, 50_000, 10_000, 1_000)
 class LexborDocument(Selector):
     """A whole HTML page; the beginning of one whose tree would need more memory than the process may use."""
 
-    def __init__(self, markup: str | bytes) -> None:
-        self.tree, self._markup, self._cut = _parse(markup)
+    def __init__(self, markup: str | bytes, *, fewer: bool = False) -> None:
+        self.tree, self._markup, self._cut = _parse_beginning(markup) if fewer else _parse(markup)
         self._root = self.tree.root  # kept: `tree.root` creates a new object on each access
 
     def css(self, query: str) -> SelectorList:
@@ -72,6 +72,10 @@ class LexborDocument(Selector):
     @property
     def attrib(self) -> dict[str, str]:
         return _attributes(self._root) if self._root else {}
+
+    def beginning(self) -> "LexborDocument":
+        """Return the beginning of the document alone, to be searched in less memory."""
+        return LexborDocument(self._markup, fewer=True)
 
     @property
     def partial(self) -> str:
@@ -246,7 +250,11 @@ def _parse(markup: str | bytes) -> tuple[LexborHTMLParser, str | bytes, str]:
     try:
         return LexborHTMLParser(markup), markup, ""
     except SelectolaxError:  # what it raises when it gets no more memory
-        pass
+        return _parse_beginning(markup)
+
+
+def _parse_beginning(markup: str | bytes) -> tuple[LexborHTMLParser, str | bytes, str]:
+    """Return the tree of as many first tags as memory allows, their markup, and why that is not all."""
     units = "bytes" if isinstance(markup, bytes) else "characters"
     for tags in FEWER_TAGS:
         beginning = first_tags(markup, tags)

@@ -166,6 +166,15 @@ def test_an_archived_body_is_decoded_under_the_limits_that_it_was_fetched_under(
         decode_archived(wire, "gzip", MIB)
 
 
+def test_a_layer_around_an_archived_body_may_be_larger_than_the_body() -> None:
+    for body in (b"", b"page", bytes(range(256))):
+        wire = gzip.compress(gzip.compress(body))
+        assert len(gzip.compress(body)) > len(body)
+        assert decode_archived(wire, "gzip, gzip", len(body)) == body
+        with pytest.raises(Rejected, match=r"recorded|above"):
+            decode_archived(wire, "gzip, gzip", len(body) + 1)
+
+
 SKIPPABLE = b"\x5a\x2a\x4d\x18\x04\0\0\0skip"
 STREAMS = {
     **{name: pack(noise(900)) for name, pack in PACKERS.items()},

@@ -84,6 +84,11 @@ def test_results_are_shown_as_lines_that_no_value_can_break() -> None:
     assert list(table_lines(QueryResult(["n"], [])))[-1] == "(no rows)"
 
 
+def test_no_name_or_value_of_a_result_is_a_formula_in_csv() -> None:
+    found = QueryResult(["@SUM(A1)", "n"], [("=1+1", -2), ({"@SUM(A1)": 1}, 1.5)])
+    assert list(csv_lines(found)) == ["'@SUM(A1),n", "'=1+1,-2", "{'@SUM(A1)': 1},1.5"]
+
+
 def test_values_are_plain_in_json(log: LogDatabase) -> None:
     [values] = log.query(
         "SELECT DATE '2026-11-17', 1.5::DECIMAL(4,1), [1, 2], {'a': 1}, NULL, 'x', 2::HUGEINT"

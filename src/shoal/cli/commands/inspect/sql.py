@@ -117,11 +117,17 @@ def _is_number(value: Any) -> bool:
 
 
 def csv_lines(found: "QueryResult") -> Iterator[str]:
-    """Yield a result as CSV; text that a terminal could act on is escaped."""
+    """Yield a result as CSV; text that a terminal or a spreadsheet could act on is escaped."""
     import csv
     from io import StringIO
 
+    from shoal.services.analysis.query import csv_text
+
+    def cell(value: object) -> str:
+        text = text_of(value)
+        return text if _is_number(value) else csv_text(text)
+
     for row in (found.columns, *found.rows):
         line = StringIO()
-        csv.writer(line, lineterminator="").writerow([text_of(value) for value in row])
+        csv.writer(line, lineterminator="").writerow([cell(value) for value in row])
         yield line.getvalue()
