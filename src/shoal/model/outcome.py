@@ -87,7 +87,7 @@ class Lease(msgspec.Struct, frozen=True):
         """Attempts that count against the retries, this one included.
 
         Those that ended with their holder do not: their request may never have been sent. They count as
-        crashes, which have a limit of their own.
+        crashes, which have a separate limit.
         """
         return max(self.attempt - self.crashes, 1)
 
@@ -163,10 +163,12 @@ def judge(
         case Action.DEAD | Action.OTHER_LEVEL:
             return Dead(failure)
         case Action.REST_HOST:
-            if rests >= rules.max_rests:
+            # The frontier charges a request that is refused again while its host serves others: such a
+            # request has used up its attempts here, and any other one is dead before.
+            if rests >= rules.max_rests or attempt > rules.max_retries + 1:
                 return Dead(failure)
             if failure.retry_after is None and rests < FREE_RESTS:
-                wait = min(rules.base ** (rests + 1), rules.rest)
+                wait = min(rules.base ** (rests + attempt), rules.rest)
                 return Retry(failure, delay=wait * (0.75 + jitter / 2), charged=False)
             rest = rules.rest if failure.retry_after is None else failure.retry_after
             rest = min(rest, rules.rest_ceiling)

@@ -42,7 +42,7 @@ def letter_details(letter: "DeadLetter") -> Iterator[str]:
         ("class", letter.kind.value),
         ("reason", quote_value(letter.reason)),
         ("status", str(letter.status) if letter.status else "no response"),
-        ("attempts", f"{_attempts(letter)}, the first {utc_time(letter.first_at)}"),
+        ("attempts", f"{letter.attempts}, the first {utc_time(letter.first_at)}"),
         ("given up", f"{utc_time(letter.died_at)} by {letter.holder}"),
         ("crashes", str(letter.crashes) if letter.crashes else ""),
         ("depth", str(request.depth)),
