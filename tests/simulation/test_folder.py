@@ -1,0 +1,11 @@
+"""Crawls in a folder under virtual time, with faults drawn from fixed seeds."""
+
+from tests.simulation_command import digests, simulate
+
+
+def test_crawls_in_a_folder_keep_their_promises_under_kills_crashes_and_freezes() -> None:
+    simulate("folder", "--seeds", "1-40")
+
+
+def test_a_seed_does_the_same_under_another_hash_seed() -> None:
+    assert digests("folder", "41-43", hash_seed="1") == digests("folder", "41-43", hash_seed="2")
