@@ -17,7 +17,7 @@ import msgspec
 from tests.simulation import mutants
 from tests.simulation.clock import real_monotonic
 from tests.simulation.plan import FLEET, FOLDER, Plan, plan_of
-from tests.simulation.run import Result, confirm, encode, run_all, shrink
+from tests.simulation.run import Result, confirm, encode, oracle_of, run_all, shrink
 
 SHOWN_EVENTS = 40
 CHECKED_TWICE = 10  # every such seed that passes is run again, to compare the traces
@@ -25,9 +25,9 @@ CHECKED_TWICE = 10  # every such seed that passes is run again, to compare the t
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    prepare: Callable[[], None] = mutants.MUTANTS[options.mutant].plant if options.mutant else lambda: None
-    if options.mutant == "all" or options.mutants:
+    if options.mutants:
         return _run_mutants(options)
+    prepare: Callable[[], None] = mutants.MUTANTS[options.mutant].plant if options.mutant else lambda: None
     plans = _plans(options)
     if any(plan.scenario == FLEET for plan in plans):
         from tests.simulation.valkey import start_server
@@ -67,8 +67,7 @@ def _run(plans: list[Plan], prepare: Callable[[], None], options: argparse.Names
 
 def _run_mutants(options: argparse.Namespace) -> int:
     """Run each planted fault until a seed fails; return 1 if one survives its budget."""
-    chosen = options.mutants or list(mutants.MUTANTS)
-    chosen = list(mutants.MUTANTS) if chosen == ["all"] else chosen
+    chosen = list(mutants.MUTANTS) if options.mutants == ["all"] else options.mutants
     survived = []
     if any(mutants.MUTANTS[name].scenario == FLEET for name in chosen):
         from tests.simulation.valkey import start_server
@@ -81,7 +80,8 @@ def _run_mutants(options: argparse.Namespace) -> int:
             numbers = range(seeds, min(seeds + options.jobs, mutant.budget + 1))
             plans = [plan_of(mutant.scenario, seed) for seed in numbers]
             results = list(run_all(plans, jobs=options.jobs, prepare=mutant.plant))
-            found = min((one for one in results if one.failure), key=lambda one: one.plan.seed, default=None)
+            fallen = [one for one in results if one.failure and oracle_of(one).endswith(mutant.oracle)]
+            found = min(fallen, key=lambda one: one.plan.seed, default=None)
             if found:
                 break
         if found is None:
@@ -128,8 +128,12 @@ def _commit() -> str:
 
 
 def _seeds(text: str) -> list[int]:
-    first, _, last = text.partition("-")
-    return list(range(int(first), int(last or first) + 1))
+    """Read seeds: one, FIRST-LAST, or several of them with commas."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -137,7 +141,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("scenario", nargs="?", choices=(FOLDER, FLEET), default=FOLDER)
-    parser.add_argument("--seeds", "--seed", type=_seeds, default=[1], help="one, or FIRST-LAST")
+    parser.add_argument(
+        "--seeds", "--seed", type=_seeds, default=[1], help="one, FIRST-LAST, or a list of these with commas"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--plan", default="", help="run a plan (JSON, or a file with it) instead of seeds")
     parser.add_argument("--trace", default="", help="write the events to a file, or with - to the terminal")

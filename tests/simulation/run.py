@@ -4,6 +4,7 @@ A process of its own, because what survives a seed (caches, loaded modules, task
 that does not replay. It ends with `os._exit`, so that nothing that a killed node left is collected.
 """
 
+import fcntl
 import gc
 import logging
 import os
@@ -55,7 +56,7 @@ def run_here(plan: Plan) -> Result:
     begin(plan.seed)
     logging.getLogger().addHandler(_Errors(logging.ERROR))
     logging.getLogger().setLevel(logging.ERROR)
-    folder = Path(tempfile.mkdtemp(prefix=f"simulation-{plan.seed}-"))
+    folder = _working_folder(plan)
     os.chdir(folder)
     gc.disable()
     loop = SimLoop()
@@ -86,6 +87,20 @@ def run_here(plan: Plan) -> Result:
     shutil.rmtree(folder, ignore_errors=True)
     real_s = real_monotonic() - began
     return Result(plan, failure, where, world.digest, list(world.events), requests, world.now - BEGIN, real_s)
+
+
+def _working_folder(plan: Plan) -> Path:
+    """Create the folder of a seed, with the same name in every run: the store gets the names of outputs.
+
+    A run of the same seed by another command waits for this process to end.
+    """
+    parent = Path(tempfile.gettempdir()) / f"shoal-simulation-{os.getuid()}"
+    parent.mkdir(mode=0o700, exist_ok=True)
+    folder = parent / f"{plan.scenario}-{plan.seed}"
+    fcntl.flock(os.open(f"{folder}.lock", os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
 
 
 def run_all(

@@ -18,4 +18,8 @@ def test_workers_of_a_fleet_keep_their_promises_under_kills_freezes_and_lost_mes
 
 
 def test_a_seed_of_a_fleet_does_the_same_under_another_hash_seed() -> None:
-    assert digests("fleet", "16-17", hash_seed="1") == digests("fleet", "16-17", hash_seed="2")
+    assert digests("fleet", "10,16", hash_seed="1") == digests("fleet", "10,16", hash_seed="2")
+
+
+def test_a_planted_fault_of_a_fleet_is_found() -> None:
+    simulate("--mutants", "items_dropped_on_settle")

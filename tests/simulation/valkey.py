@@ -72,10 +72,15 @@ class Server:
     def __init__(self, library: Path, program: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="shoal-simulation-"))
         self._path = self.folder / "clock"
-        self._path.write_bytes(bytes(4096))
+        # Set before the server starts: it measures its wall clock against the monotonic one, once and for all.
+        self._path.write_bytes(_packed_time(0.0) + bytes(4088))
         self.lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR)
         self._socket_path = self.folder / "socket"
-        saving = ("--save", "", "--appendonly", "no", "--loglevel", "warning")
+        options = ("--save", "", "--appendonly", "no", "--loglevel", "warning")
+        same_order = (
+            "--hash-seed",
+            "simulation",
+        )  # of the fields that scripts read from a hash, in every run
         self.process = subprocess.Popen(
             [
                 program,
@@ -85,7 +90,8 @@ class Server:
                 str(self._socket_path),
                 "--dir",
                 str(self.folder),
-                *saving,
+                *options,
+                *same_order,
             ],
             env={**os.environ, "LD_PRELOAD": str(library), "SIMULATION_CLOCK": str(self._path)},
             stdout=subprocess.DEVNULL,
@@ -115,7 +121,7 @@ class Server:
 
     def ask(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """Run commands at this instant of virtual time and return their replies."""
-        self._clock[0:8] = struct.pack("<q", int((EPOCH + world.now + self.clock_step) * 1e6))
+        self._clock[0:8] = _packed_time(self.clock_step)
         self._socket.sendall(b"".join(hiredis.pack_command(tuple(command)) for command in commands))  # type: ignore[arg-type]
         replies: list[Any] = []
         while len(replies) < len(commands):
@@ -140,6 +146,11 @@ def _in_order(command: Sequence[Argument], reply: Any) -> Any:
     return reply
 
 
+def _packed_time(step: float) -> bytes:
+    """Return the time of the server as its clock reads it; `step`: seconds by which it is ahead."""
+    return struct.pack("<q", int((EPOCH + world.now + step) * 1e6))
+
+
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
@@ -148,9 +159,9 @@ _servers: list[Server] = []
 
 
 def start_server(*, jobs: int) -> None:
-    """Start a server for each job; they end with this process."""
+    """Start a server for each job and one for repeated runs; they end with this process."""
     library, program = build_clock(), find_valkey()
-    while len(_servers) < jobs:
+    while len(_servers) <= jobs:
         _servers.append(server := Server(library, program))
         atexit.register(server.stop)
 
