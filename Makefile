@@ -111,6 +111,12 @@ many-crawls: setup ## 1,200 live crawls of 50 pages and a big one on two workers
 schedules: setup ## 500 schedules over simulated weeks in which clocks change, with three schedulers that are killed: some minutes
 	@SCHEDULES=500 $(BIN)/pytest -q -s --timeout 3600 tests/unit/services/schedules/test_rules.py
 
+.PHONY: simulate-faults
+simulate-faults: setup ## 5,000 crawls in a folder and 1,500 of a fleet under virtual time, with faults, then every planted fault: a night
+	@$(BIN)/python -m tests.simulation folder --seeds 1-5000 --jobs 2
+	@$(BIN)/python -m tests.simulation fleet --seeds 1-1500 --jobs 2
+	@$(BIN)/python -m tests.simulation --mutants all --jobs 2
+
 .PHONY: autoscale
 autoscale: setup ## a fleet that follows a bursty load beside a fixed one, on real processes: worker-seconds and time; ten minutes
 	@$(BIN)/python -m bench.autoscale

@@ -40,7 +40,7 @@ from shoal.engine.fetchers import (
     redirect_rules,
 )
 from shoal.engine.generations.due import due_state
-from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run, WriterThread
+from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run, Writer, WriterThread
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name, planned_outputs
 from shoal.engine.runs.decide import Decision, Reopening, RunAction, decide
 from shoal.engine.runs.facts import KEY as COMMAND
@@ -66,7 +66,8 @@ from shoal.fetch.escalation.browser_budget import delete_spent
 from shoal.fetch.escalation.learned_levels import LearnedLevels
 from shoal.fetch.exits.ledger import delete_spending
 from shoal.fetch.given_cookies import cookies_for_seeds
-from shoal.fetch.registry import usable_pools
+from shoal.fetch.http.client import HttpClient
+from shoal.fetch.registry import HTTP, usable_pools
 from shoal.frontier import Counts
 from shoal.model import crawl_totals
 from shoal.model.generations.recheck import KEY as DUE
@@ -123,10 +124,13 @@ class Embedded:
         stay: Stay | None = None,
         origins: set[str] | None = None,
         created: Callable[[], None] = lambda: None,
+        client: HttpClient | None = None,
+        open_writer: Callable[[], Writer] = WriterThread,
     ) -> None:
         """`stay`: how to share the store. `origins`: of the listed start URLs, over all sessions of a run.
 
         `created` is called when the crawl exists as the command asks for it: it may be resumed from then on.
+        `client`: one that is open already; then it serves the only pool.
         """
         self._decided = decided
         self._stay = stay
@@ -142,9 +146,13 @@ class Embedded:
         self.holder = f"{os.uname().nodename}-{os.getpid()}"
         self.share = WorkShare(
             pools=Pools(
-                usable_pools(plan.settings.browser), exclusive=True, browser=plan.settings.browser.path
+                usable_pools(plan.settings.browser) if client is None else (HTTP,),
+                exclusive=True,
+                browser=plan.settings.browser.path,
             ),
             capacity=None if is_behind is None else CallerCapacity(is_behind),
+            client=client,
+            open_writer=open_writer,
         )
         self.sandbox = sandbox_rules(plan.settings)
 
@@ -191,7 +199,7 @@ class Embedded:
             targets = [drafts.get(canonical_name(output), output) for output in outputs]
             due: dict[str, bytes] = {}
             if renew:
-                await _check_outputs(targets)
+                await _check_outputs(targets, self.share.open_writer())
                 if name in await frontier.reader.crawls():
                     due = await due_state(frontier.reader, name, settings.recrawl, time.time())
                 await frontier.crawls.delete(
@@ -434,14 +442,13 @@ class Embedded:
         await frontier.commit(crawl_state={name: {COMMAND: self._command.dump()}})
 
 
-async def _check_outputs(outputs: Sequence[str]) -> None:
+async def _check_outputs(outputs: Sequence[str], thread: Writer) -> None:
     """Raise if an output of a new generation cannot be opened: the last generation is kept then.
 
     Files first: those of the last generation are untouched, because the new one has drafts beside them.
     """
     checked = [output for output in outputs if output != STDOUT]
     in_order = sorted(checked, key=lambda output: not resolve(output).capabilities.is_file)
-    thread = WriterThread()
     try:
         sink = await thread.run(partial(open_sink, SinkFiles(in_order, overwrite=True), fsync=False))
         await thread.run(sink.close)

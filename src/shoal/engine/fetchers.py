@@ -166,6 +166,7 @@ async def open_fetchers(
     ledger: ExitLedger | None = None,
     escalate: "Escalate | None" = None,
     browsers: BrowserPool | None = None,
+    client: HttpClient | None = None,
 ) -> AsyncIterator[Fetcher]:
     """Open a fetcher for every pool; robots.txt files are stored in the frontier. No gate: a new one.
 
@@ -186,6 +187,7 @@ async def open_fetchers(
             ledger=ledger,
             escalate=escalate,
             browsers=browsers,
+            client=client,
         ) as context,
         AsyncExitStack() as opened,
     ):
@@ -269,15 +271,24 @@ async def open_fetcher_context(
     ledger: ExitLedger | None = None,
     escalate: "Escalate | None" = None,
     browsers: BrowserPool | None = None,
+    client: HttpClient | None = None,
 ) -> AsyncIterator[FetcherContext]:
-    """Open what the fetchers of all pools share; without `escalate`, no level is learned."""
+    """Open what the fetchers of all pools share; without `escalate`, no level is learned.
+
+    `client`: one that the caller has opened and closes; then requests of every level use it.
+    """
     redirects = redirect_rules(settings)
     guard = redirects.guard
     servers = nameservers_of(settings.crawl)
-    async with (
-        DnsResolver(nameservers=servers, timeout=settings.fetch.connect) as resolver,
-        HttpClient(resolver, guard, memory=memory, ca_file=ca_file_of(settings.crawl)) as client,
-    ):
+    async with AsyncExitStack() as opened:
+        shared = client
+        if client is None:
+            resolver = await opened.enter_async_context(
+                DnsResolver(nameservers=servers, timeout=settings.fetch.connect)
+            )
+            client = await opened.enter_async_context(
+                HttpClient(resolver, guard, memory=memory, ca_file=ca_file_of(settings.crawl))
+            )
         headers = CrawlHeaders(
             settings.crawl.sent_user_agent,
             settings.crawl.headers,
@@ -292,7 +303,7 @@ async def open_fetcher_context(
             client.on_traffic = ledger.count
         asks = client if exits is None else RoutedClient(client, exits, wishes)
         robots = _robots(settings, asks, redirects, headers, robots_cache) if settings.crawl.robots else None
-        async with open_levels(settings, client, guard, memory) as levels:
+        async with open_levels(settings, client, guard, memory, alone=shared is not None) as levels:
             escalation = None if escalate is None else escalate(levels)
             yield FetcherContext(
                 settings,
@@ -317,16 +328,16 @@ async def open_fetcher_context(
 
 @asynccontextmanager
 async def open_levels(
-    settings: Settings, client: HttpClient, guard: Guard, memory: BodyMemory | None
+    settings: Settings, client: HttpClient, guard: Guard, memory: BodyMemory | None, *, alone: bool = False
 ) -> AsyncIterator[ClientLevels]:
     """Open the clients that go through the egress, if their package is installed.
 
-    Raises `Misconfigured` if it is not, and the settings ask for one.
+    Raises `Misconfigured` if it is not, and the settings ask for one. `alone`: open none besides `client`.
     """
     crawl = settings.crawl
     hosts = host_levels(settings)
     check_client(settings)
-    if not can_impersonate():
+    if alone or not can_impersonate():
         yield ClientLevels(client, level=crawl.level, hosts=hosts)
         return
 

@@ -33,10 +33,10 @@ from shoal.engine.generations.due import recheck_rules
 from shoal.engine.generations.earlier import ParseIdentity
 from shoal.engine.leases import Ownership
 from shoal.engine.logs.request_log import with_reasons
-from shoal.engine.outputs import OutputCommit, Run, WriterThread
+from shoal.engine.outputs import OutputCommit, Run
 from shoal.engine.pages import Pages
-from shoal.engine.scope_state import ScopeState
-from shoal.engine.stations import CrawlFrontier, Locations, PageQuota, Stations, WorkShare
+from shoal.engine.scope_state import Children, ScopeState
+from shoal.engine.stations import CrawlFrontier, CrawlParser, Locations, PageQuota, Stations, WorkShare
 from shoal.engine.traps.counts import TrapCounters
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.escalation.learned_levels import LearnedLevels
@@ -50,6 +50,7 @@ from shoal.model.configuration.block_rules import block_rules
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Misconfigured
 from shoal.model.generations.recheck import DueLine
+from shoal.model.limits import ParseLimits
 from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
@@ -142,9 +143,16 @@ class Strategy(Protocol):
         """Add the first requests; while the block runs, the crawl may be controlled from outside."""
 
 
+class SessionParser(CrawlParser, Children, Protocol):
+    """The part of the parse pool that a session needs."""
+
+    def serves(self, source: SpiderSource, *, procs: int, limits: ParseLimits, sandbox: SandboxRules) -> bool:
+        """Return whether this parser has the spider loaded, with these limits."""
+
+
 @asynccontextmanager
 async def open_session(
-    strategy: Strategy, parser: ParsePool | SharedParsers | None = None
+    strategy: Strategy, parser: SessionParser | SharedParsers | None = None
 ) -> AsyncIterator[Stations]:
     """Open every station of a crawl; raise before anything is written if it cannot work.
 
@@ -157,7 +165,7 @@ async def open_session(
         check_selectors(block_rules(settings).selectors)
         async with (
             strategy.open_crawl(spider, settings) as crawl,
-            open_fetch_log(strategy.holder, crawl, settings, spider.version) as fetch_log,
+            open_fetch_log(strategy, crawl, settings, spider.version) as fetch_log,
             open_outputs(strategy, crawl, settings) as (outputs, pages),
         ):
             all_links = settings.recrawl.keep > 0 and settings.recrawl.skip_unchanged
@@ -177,6 +185,7 @@ async def open_session(
                     ledger=crawl.ledger,
                     escalate=open_escalation(crawl, settings, strategy.share),
                     browsers=strategy.share.browsers,
+                    client=strategy.share.client,
                 ) as fetcher,
                 strategy.start(crawl, spider, settings, scope),
             ):
@@ -253,8 +262,8 @@ def check_selectors(selectors: Collection[str]) -> None:
 
 @asynccontextmanager
 async def open_spider(
-    strategy: Strategy, parser: ParsePool | SharedParsers | None
-) -> AsyncIterator[ParsePool]:
+    strategy: Strategy, parser: SessionParser | SharedParsers | None
+) -> AsyncIterator[SessionParser]:
     """Start the parse children, unless `parser` has the same spider loaded."""
     settings = strategy.parse_settings()
     procs, limits = parse_processes(settings.crawl), settings.parse
@@ -281,7 +290,7 @@ async def open_outputs(
 
     All of them are opened, written and closed in one thread: any of these calls may take long.
     """
-    thread = WriterThread()
+    thread = strategy.share.open_writer()
     opened: list[MultiSink] = []
     archive: ArchiveWriter | None = None
     failed = True
@@ -307,7 +316,7 @@ async def open_outputs(
 
 @asynccontextmanager
 async def open_fetch_log(
-    worker: str, crawl: OpenCrawl, settings: Settings, version: str
+    strategy: Strategy, crawl: OpenCrawl, settings: Settings, version: str
 ) -> AsyncIterator[FetchLog | None]:
     """Open the fetch log beside the archive, with a separate thread; None: the settings turn it off.
 
@@ -323,8 +332,8 @@ async def open_fetch_log(
         part_bytes=settings.fetch_log.part_bytes,
         keep_days=settings.fetch_log.keep_days,
     )
-    thread = WriterThread()
-    fetch_log = FetchLog(writer, thread.run, worker=worker, version=version)
+    thread = strategy.share.open_writer()
+    fetch_log = FetchLog(writer, thread.run, worker=strategy.holder, version=version)
     failed = False
     try:
         yield fetch_log

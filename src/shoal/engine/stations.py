@@ -14,7 +14,7 @@ from shoal.engine.fetch_log.recorder import FetchLog
 from shoal.engine.fetchers import Pools
 from shoal.engine.generations.earlier import EarlierPage, ParseIdentity
 from shoal.engine.leases import Lessor, Ownership
-from shoal.engine.outputs import OutputCommit
+from shoal.engine.outputs import OutputCommit, Writer, WriterThread
 from shoal.engine.parsing import PageArchive, Parser
 from shoal.engine.scope_state import ScopeState
 from shoal.engine.traps.counts import TrapCounters
@@ -24,6 +24,7 @@ from shoal.fetch.escalation.learned_levels import LearnedLevels
 from shoal.fetch.exits.exit_pool import ExitPool
 from shoal.fetch.exits.ledger import ExitLedger
 from shoal.fetch.http.body_memory import BodyMemory
+from shoal.fetch.http.client import HttpClient
 from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier import Unparsed
 from shoal.frontier.contract import FrontierHosts
@@ -134,6 +135,8 @@ class WorkShare:
     permits: AbstractAsyncContextManager[None] | None = None  # for each request; None: no limit besides
     browsers: BrowserPool | None = None  # of all crawls of this process; None: it has only one
     memory: BodyMemory | None = None  # for the bodies of all crawls of this process; None: it has only one
+    client: HttpClient | None = None  # that serves the pool `http`; None: a new one
+    open_writer: Callable[[], Writer] = WriterThread  # what outputs and archive are written in
 
 
 class Locations(msgspec.Struct, frozen=True):

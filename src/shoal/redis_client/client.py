@@ -30,7 +30,7 @@ from shoal.redis_client.errors import UNSYNCED, CallFailed, ScriptFault
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.retry import OnDamage, RetryingCalls
 from shoal.redis_client.script import ALLOW_OOM, Script, ScriptArgument, evaluate
-from shoal.redis_client.servers import CALL_TIMEOUT_S, Server, Servers
+from shoal.redis_client.servers import CALL_TIMEOUT_S, Connect, Server, Servers
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +47,11 @@ _ALWAYS = Script("always", ALLOW_OOM + "return redis.call(unpack(ARGV))")
 class RedisClient:
     """Use `RedisClient.open`."""
 
-    def __init__(self, dsn: Dsn, *, timeout: float = CALL_TIMEOUT_S) -> None:
+    def __init__(self, dsn: Dsn, *, timeout: float = CALL_TIMEOUT_S, connect: Connect | None = None) -> None:
         self.dsn = dsn
         self.namespace = dsn.namespace
         self.shards = 0  # known once `open` has read it
-        self._servers = Servers(dsn, timeout=timeout)
+        self._servers = Servers(dsn, timeout=timeout, connect=connect)
         self._calls = RetryingCalls(dsn, self._servers)
         # Connections for blocking commands that are not in use.
         self._idle: dict[Address, list[RedisConnection]] = {}
@@ -63,19 +63,26 @@ class RedisClient:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, dsn: str | Dsn, *, timeout: float = CALL_TIMEOUT_S, advise: bool = True
+        cls,
+        dsn: str | Dsn,
+        *,
+        timeout: float = CALL_TIMEOUT_S,
+        advise: bool = True,
+        connect: Connect | None = None,
+        shards: int | None = None,
     ) -> AsyncIterator["RedisClient"]:
         """Connect, reject servers that would lose data, and read the number of shards.
 
-        `advise`: log a warning for settings of a server that could be better.
+        `advise`: log a warning for settings of a server that could be better. `connect` opens connections;
+        None: sockets. `shards`: how many a new store gets; None: as many as suit its servers.
         """
-        client = cls(dsn if isinstance(dsn, Dsn) else parse(dsn), timeout=timeout)
+        client = cls(dsn if isinstance(dsn, Dsn) else parse(dsn), timeout=timeout, connect=connect)
         try:
             for address, advice in await client._calls.call(
                 client.fleet_tag, lambda _: store_setup.check_masters(client._servers, advise=advise)
             ):
                 log.warning("store.health", extra={"where": str(address), "advice": advice})
-            client.shards = await store_setup.fix_shards(client, client.dsn)
+            client.shards = await store_setup.fix_shards(client, client.dsn, wanted=shards)
             yield client
         finally:
             client._close()

@@ -7,6 +7,8 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ssl import SSLContext
+from typing import Protocol
 
 from shoal.model.errors import Misconfigured
 from shoal.redis_client import durability, health
@@ -39,10 +41,19 @@ class Server:
     loads: Counter[str] = field(default_factory=Counter)  # of scripts, by their hash
 
 
+class Connect(Protocol):
+    """Opens a connection, as `RedisConnection.open` does."""
+
+    async def __call__(
+        self, address: Address, login: Login, *, database: int, tls: SSLContext | None, timeout: float
+    ) -> RedisConnection: ...
+
+
 class Servers:
-    def __init__(self, dsn: Dsn, *, timeout: float) -> None:
+    def __init__(self, dsn: Dsn, *, timeout: float, connect: Connect | None = None) -> None:
         self._dsn = dsn
         self._timeout = timeout
+        self._open = connect or RedisConnection.open
         self._tls = ssl_context(dsn)
         self._topology = open_topology(dsn, dial=self.dial, dial_sentinel=self._dial_sentinel)
         self._servers: dict[tuple[Address, str], Server] = {}
@@ -124,9 +135,7 @@ class Servers:
         return await self._dial(address, self._dsn.sentinel_login, 0)
 
     async def _dial(self, address: Address, login: Login, database: int) -> RedisConnection:
-        return await RedisConnection.open(
-            address, login, database=database, tls=self._tls, timeout=self._timeout
-        )
+        return await self._open(address, login, database=database, tls=self._tls, timeout=self._timeout)
 
     async def _connect(self, address: Address) -> Server:
         connection = await self.dial(address)

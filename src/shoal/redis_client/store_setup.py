@@ -59,10 +59,10 @@ async def _disk_advice(servers: Servers, connection: RedisConnection) -> list[st
     ]
 
 
-async def fix_shards(client: Commands, dsn: Dsn) -> int:
-    """Return the number of shards, after writing it where no client has; check the schema of the data."""
+async def fix_shards(client: Commands, dsn: Dsn, *, wanted: int | None = None) -> int:
+    """Return the number of shards, after writing `wanted` where no client has; check the schema."""
     meta, tag = store_meta(dsn.namespace), store_tag(dsn.namespace)
-    wanted = CLUSTER_SHARDS if dsn.cluster else SHARDS
+    wanted = wanted or (CLUSTER_SHARDS if dsn.cluster else SHARDS)
     shards, schema = await client.do(tag, "HMGET", meta, "shards", "schema")
     if shards is None or schema is None:  # otherwise nothing is written: the server may be full
         await client.pipeline(tag, [("HSETNX", meta, "shards", wanted), ("HSETNX", meta, "schema", SCHEMA)])

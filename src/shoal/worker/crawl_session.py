@@ -14,8 +14,9 @@ from pathlib import Path
 
 from shoal.engine.crawl import Crawl
 from shoal.engine.fetchers import Pools
+from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import Stop
-from shoal.engine.session import open_session
+from shoal.engine.session import SessionParser, open_session
 from shoal.engine.shared import Shared
 from shoal.engine.snapshot import Ending, Snapshot, Summary, WorkStats
 from shoal.engine.stations import WorkShare
@@ -23,6 +24,7 @@ from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.escalation.learned_levels import LearnedLevels
 from shoal.fetch.exits.exit_pool import ExitPool
 from shoal.fetch.http.body_memory import BodyMemory
+from shoal.fetch.http.client import HttpClient
 from shoal.fetch.registry import HTTP
 from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
@@ -30,7 +32,6 @@ from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.settings import Settings
-from shoal.parse.pool import ParsePool
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.sinks.drafts import place_of, publish
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
@@ -119,7 +120,7 @@ class WorkerContext:
     concurrency: SharedConcurrency
     watch: Callable[[Snapshot], None] | None = None  # called four times per second
     # Where only one crawl is served, the pool that has its spider loaded already; else what all crawls share.
-    parser: ParsePool | SharedParsers | None = None
+    parser: SessionParser | SharedParsers | None = None
     permits: FairPermits | None = None
     is_behind: Callable[[], bool] | None = None  # whether the program that takes the items is
     deliveries: Deliveries | None = None  # pages to parse, once the bus is joined
@@ -129,6 +130,8 @@ class WorkerContext:
     learned: LearnedLevels | None = None  # the levels of hosts; None: it does not fetch
     served_pools: Collection[str] = ()  # by all workers
     browsers: BrowserPool | None = None  # once the worker runs
+    client: HttpClient | None = None  # for all crawls; None: each has one
+    open_writer: Callable[[], Writer] = WriterThread
 
 
 class CrawlSession:
@@ -371,6 +374,8 @@ class CrawlSession:
             exits=context.exits,
             learned=context.learned,
             served_pools=lambda: context.served_pools,
+            client=context.client,
+            open_writer=context.open_writer,
         )
         strategy = Shared(
             self.record,

@@ -6,7 +6,9 @@ The rest wait until the longest request of a missing worker must be over.
 """
 
 import os
+import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.stores.contract.heartbeat import Heartbeat
@@ -21,6 +23,23 @@ def machine_id() -> str:
         return f"{os.uname().nodename}/{_BOOT_ID.read_text().strip()}/{_PID_NAMESPACE.readlink()}"
     except OSError:
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProcess:
+    """What a worker says of its process, and how it looks for those of others."""
+
+    worker: str
+    machine: str
+    pid: int
+    exists: Callable[[int], bool]
+
+    @classmethod
+    def current(cls) -> "WorkerProcess":
+        """Return the process that calls, with a new name of a worker."""
+        pid = os.getpid()
+        worker = f"{os.uname().nodename}-{pid}-{secrets.token_hex(2)}"
+        return cls(worker, machine_id(), pid, process_exists)
 
 
 def ended_workers(

@@ -22,7 +22,6 @@ import asyncio
 import logging
 import math
 import os
-import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -33,13 +32,15 @@ from typing import Protocol
 from shoal import __version__
 from shoal.engine.crawl_options import fit_open_files
 from shoal.engine.fetchers import open_exits
+from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import Stop
+from shoal.engine.session import SessionParser
 from shoal.engine.snapshot import Snapshot, Summary, WorkerStats, WorkStats
 from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.escalation.learned_levels import LearnedLevels
+from shoal.fetch.http.client import HttpClient
 from shoal.fetch.registry import check_pools
 from shoal.model.errors import Lost, Misconfigured, ShoalError, leaves
-from shoal.parse.pool import ParsePool
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
@@ -55,7 +56,7 @@ from shoal.worker.crawl_session import (
 )
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.fair_permits import FairPermits
-from shoal.worker.machine import ended_workers, machine_id
+from shoal.worker.machine import WorkerProcess, ended_workers
 from shoal.worker.retention import delete_expired_pages
 from shoal.worker.session_steps import LONGEST_PAUSE_S, SessionState, pause_after
 from shoal.worker.turns import CrawlTurn, make_room
@@ -144,16 +145,23 @@ class Worker:
         plan: WorkerPlan,
         stop: Stop,
         watch: Callable[[Snapshot], None] | None = None,
-        parser: ParsePool | None = None,
+        parser: SessionParser | None = None,
         *,
         sandbox: str = "",
         is_behind: Callable[[], bool] | None = None,
         open_session: Callable[[WorkerContext, CrawlRecord], WorkerSession] = CrawlSession,
+        process: WorkerProcess | None = None,
+        client: HttpClient | None = None,
+        open_writer: Callable[[], Writer] = WriterThread,
     ) -> None:
+        """`process`: what this worker says of itself; None: of the process that it runs in.
+
+        `client`: one that all crawls use, open already; None: each crawl opens one.
+        """
         if "fetch" in plan.roles:
             check_pools(plan.pools, plan.rules.browser)
-        self._machine = machine_id()
-        self.id = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
+        self._process = process or WorkerProcess.current()
+        self.id = self._process.worker
         self._fleet = fleet
         self._store = fleet.client
         self._stop = stop
@@ -164,7 +172,15 @@ class Worker:
         self._plan = plan
         self._concurrency = SharedConcurrency(plan.concurrency, plan.max_crawls)
         self._context = WorkerContext(
-            self.id, fleet, plan, self._concurrency, watch, parser, is_behind=is_behind
+            self.id,
+            fleet,
+            plan,
+            self._concurrency,
+            watch,
+            parser,
+            is_behind=is_behind,
+            client=client,
+            open_writer=open_writer,
         )
         if "fetch" in plan.roles:
             self._context.exits = open_exits(plan.rules.proxies, worker=self.id, records=fleet.exits)
@@ -404,7 +420,10 @@ class Worker:
             longest_s = max((session.longest_request_s for session in self._sessions.values()), default=0.0)
             if longest_s:
                 await self._fleet.lost_holders.reclaim(
-                    self.id, live, longest_s=longest_s, ended=ended_workers(beats, self._machine)
+                    self.id,
+                    live,
+                    longest_s=longest_s,
+                    ended=ended_workers(beats, self._process.machine, self._process.exists),
                 )
 
     # --- ending ----------------------------------------------------------------------------------
@@ -475,8 +494,8 @@ class Worker:
         return Heartbeat(
             worker=self.id,
             host=os.uname().nodename,
-            machine=self._machine,
-            pid=os.getpid(),
+            machine=self._process.machine,
+            pid=self._process.pid,
             roles=self._roles,
             pools=self._pools,
             concurrency=self._plan.concurrency if "fetch" in self._roles else 0,

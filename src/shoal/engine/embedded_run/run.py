@@ -16,10 +16,12 @@ from dataclasses import dataclass, field, replace
 from shoal.engine.counters import Counters
 from shoal.engine.crawl import Crawl
 from shoal.engine.embedded import Embedded
+from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.runs.outcome import Decided
-from shoal.engine.session import open_session
+from shoal.engine.session import SessionParser, open_session
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.fetch.http.client import HttpClient
 from shoal.model.errors import Interrupted, leaves
 from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs
 from shoal.stores.contract.checkpoints import sinks_key
@@ -42,12 +44,16 @@ async def crawl(
     is_behind: Callable[[], bool] | None = None,
     decided: Decided | None = None,
     serve: Callable[[Crawl], AbstractAsyncContextManager[None]] | None = None,
+    parser: SessionParser | None = None,
+    client: HttpClient | None = None,
+    open_writer: Callable[[], Writer] = WriterThread,
 ) -> Summary:
     """Run a crawl until it is finished, or `stop` asks it to end; the same call resumes it.
 
     `decided` is called once with what is done to the crawl, `opened` once with what it starts from, `watch`
     four times per second with a snapshot. Nothing is leased while `is_behind` returns true. `serve` is open
-    while the crawl runs. Raises `NothingToDo` if the crawl is complete.
+    while the crawl runs. `parser` has the spider loaded, `client` is open already: None starts new ones.
+    Raises `NothingToDo` if the crawl is complete.
     """
     run = EmbeddedRun(
         plan=plan,
@@ -58,6 +64,9 @@ async def crawl(
         is_behind=is_behind,
         decided=decided,
         serve=serve,
+        parser=parser,
+        client=client,
+        open_writer=open_writer,
     )
     losses = 0
     while True:
@@ -99,6 +108,9 @@ class EmbeddedRun:
     is_behind: Callable[[], bool] | None
     decided: Decided | None
     serve: Callable[[Crawl], AbstractAsyncContextManager[None]] | None
+    parser: SessionParser | None = None
+    client: HttpClient | None = None
+    open_writer: Callable[[], Writer] = WriterThread
     has_begun: bool = False  # the last session
     _counters: Counters = field(default_factory=Counters)
     _origins: set[str] = field(default_factory=set)
@@ -135,8 +147,10 @@ class EmbeddedRun:
                     stay=stay,
                     origins=self._origins,
                     created=self._begin,
+                    client=self.client,
+                    open_writer=self.open_writer,
                 )
-                stations = await stack.enter_async_context(open_session(strategy))
+                stations = await stack.enter_async_context(open_session(strategy, self.parser))
                 running = Crawl(stations, self._counters)
                 if self.serve is not None:
                     await stack.enter_async_context(self.serve(running))

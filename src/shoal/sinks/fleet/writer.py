@@ -191,7 +191,8 @@ class OutputWriter:
                     raise
                 log.info("output.lost", extra={"output": self._name})  # the output has detected it
             finally:
-                thread.submit(sink.close)
+                with suppress(Exception):  # what was flushed is safe, and the output is opened anew
+                    await asyncio.shield(_in(thread, sink.close))
         self._set_state(WriterState.STANDBY)
         if self._election.holds():
             await self._election.release()

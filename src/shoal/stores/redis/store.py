@@ -27,6 +27,7 @@ from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.quarantine import NO_CRAWL, Quarantine
+from shoal.redis_client.servers import Connect
 from shoal.sinks.fleet import progress as sink_progress
 from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
@@ -94,10 +95,20 @@ class RedisStore:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, dsn: str, *, address: str = "", advise: bool = False, places: Places = NO_SERVERS
+        cls,
+        dsn: str,
+        *,
+        address: str = "",
+        advise: bool = False,
+        places: Places = NO_SERVERS,
+        connect: Connect | None = None,
+        shards: int | None = None,
     ) -> AsyncIterator["RedisStore"]:
-        """Connect; `advise` logs settings of the server that put data at risk."""
-        async with RedisClient.open(dsn, advise=advise) as client:
+        """Connect; `advise` logs settings of the server that put data at risk.
+
+        `connect`, `shards`: see `RedisClient.open`.
+        """
+        async with RedisClient.open(dsn, advise=advise, connect=connect, shards=shards) as client:
             yield cls(client, dsn, address=address, places=places)
 
     async def room(self) -> StoreRoom:
