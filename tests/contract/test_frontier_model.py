@@ -568,4 +568,6 @@ pytest.mark.needs_redis(TestValkey)
 pytest.mark.needs_redis(TestRedis)
 pytest.mark.needs_cluster(TestSentinel)
 pytest.mark.needs_cluster(TestCluster)
+for model in (TestRedis, TestSentinel, TestCluster):
+    pytest.mark.whole_matrix(model)
 pytestmark = pytest.mark.slow
