@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 import uvloop
 from hypothesis import settings
+from tests.durations import pytest_runtest_makereport
 from tests.needs import pytest_collection_modifyitems, pytest_terminal_summary
 
-__all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]
+__all__ = ["pytest_collection_modifyitems", "pytest_runtest_makereport", "pytest_terminal_summary"]
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("shoal", deadline=None)

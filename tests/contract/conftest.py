@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.contract.frontiers import BACKENDS, SEVERAL_SERVERS
+from tests.contract.frontiers import BACKENDS, TOPOLOGY_TESTS, marks_of
 
 from shoal.testing.contracts.frontier import FrontierBench
 
@@ -10,8 +10,8 @@ from shoal.testing.contracts.frontier import FrontierBench
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a contract of frontiers on the backends that its test class names."""
     if "bench" in metafunc.fixturenames and (backends := getattr(metafunc.cls, "backends", ())):
-        several = pytest.mark.needs_cluster  # the test itself knows only the name of its backend
-        kinds = [pytest.param(kind, marks=several if kind in SEVERAL_SERVERS else ()) for kind in backends]
+        topology = metafunc.function.__name__ in TOPOLOGY_TESTS
+        kinds = [pytest.param(kind, marks=marks_of(kind, topology=topology)) for kind in backends]
         metafunc.parametrize("bench", kinds, indirect=True)
 
 

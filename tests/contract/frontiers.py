@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
 from tests.contract.redis_frontiers import redis_bench
 from tests.model import MemoryFrontier
 
@@ -108,3 +109,34 @@ BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[FrontierBench]]
     "guest": guest,
     **{kind: fleet(kind) for kind in FLEETS},
 }
+
+# The scripts are the same on every server; what differs is how the client finds a server and whether a write waits for
+# a replica. These tests call each script and each way of calling one; `make test-all` runs the others there as well.
+TOPOLOGY_TESTS = {
+    "test_a_link_is_accepted_once",
+    "test_adding_to_a_crawl_that_is_not_open_raises_misconfigured",
+    "test_a_deleted_crawl_starts_empty",
+    "test_the_next_generation_finds_the_records_of_its_pages",
+    "test_the_best_priority_goes_first_across_hosts",
+    "test_a_paused_crawl_is_not_leased_from",
+    "test_a_host_gets_one_request_per_interval",
+    "test_a_host_that_turns_requests_away_is_slowed_down_and_recovers",
+    "test_robots_txt_is_stored_until_it_expires",
+    "test_an_extended_lease_expires_later",
+    "test_an_expired_lease_is_granted_again",
+    "test_leases_of_a_dead_owner_are_rejected",
+    "test_a_released_request_keeps_its_place_and_its_attempts",
+    "test_one_commit_settles_acknowledges_and_stores_checkpoints",
+    "test_acknowledging_a_fetched_page_ends_its_request",
+    "test_replayed_requests_wait_with_all_counts_reset",
+}
+
+
+def marks_of(kind: str, *, topology: bool) -> list[pytest.MarkDecorator]:
+    """Return the marks of a test on a kind of server; `topology` is whether it runs on each of them in `make test`."""
+    marks = []
+    if kind in SEVERAL_SERVERS:  # the test itself knows only the name of its backend
+        marks.append(pytest.mark.needs_cluster)
+    if kind in FLEETS[1:] and not topology:
+        marks.append(pytest.mark.whole_matrix)
+    return marks

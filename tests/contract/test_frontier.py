@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.contract.frontiers import FLEETS, SqliteBench
+from tests.contract.frontiers import FLEETS, TOPOLOGY_TESTS, SqliteBench
 
 from shoal.frontier.contract import Frontier, FrontierReader
 from shoal.frontier.sqlite import SqliteFrontier
@@ -57,6 +57,10 @@ class TestGuest(EmbeddedFrontierContract):
 
 class TestFleet(FrontierContract):
     backends = FLEETS
+
+
+def test_the_tests_that_run_on_every_topology_exist() -> None:
+    assert set(dir(FrontierContract)) >= TOPOLOGY_TESTS
 
 
 class TestReaderBesideOwner(HistoryContract, AuditedFrontier):

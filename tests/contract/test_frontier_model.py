@@ -552,10 +552,10 @@ class ClusterSides(RedisSides):
 
 
 TestSqlite = SqliteSides.TestCase
-TestSqlite.settings = examples(50)
+TestSqlite.settings = examples(30)
 # On a server each example takes a second: every check is a round trip.
 TestValkey = ValkeySides.TestCase
-TestValkey.settings = examples(25)
+TestValkey.settings = examples(15)
 TestRedis = RedisServerSides.TestCase
 TestRedis.settings = examples(15)
 # The scripts are the same with Sentinel and in a cluster, but every write waits for a replica.
@@ -568,4 +568,6 @@ pytest.mark.needs_redis(TestValkey)
 pytest.mark.needs_redis(TestRedis)
 pytest.mark.needs_cluster(TestSentinel)
 pytest.mark.needs_cluster(TestCluster)
-pytestmark = pytest.mark.slow
+for model in (TestRedis, TestSentinel, TestCluster):
+    pytest.mark.whole_matrix(model)
+pytestmark = pytest.mark.slow("each example is a sequence of dozens of calls, checked after every one")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 import pytest
-from tests.contract.frontiers import FLEETS
+from tests.contract.frontiers import FLEETS, marks_of
 from tests.contract.redis_frontiers import RedisBench, redis_bench
 from tests.contract.test_frontier_interrupted_scripts import (
     LINKS,
@@ -30,7 +30,7 @@ from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, ManualClock, li
 Damage = Callable[[RedisClient, str], Awaitable[object]]
 
 
-@pytest.fixture(params=FLEETS)
+@pytest.fixture(params=[pytest.param(kind, marks=marks_of(kind, topology=False)) for kind in FLEETS])
 async def bench(request: pytest.FixtureRequest) -> AsyncIterator[RedisBench]:
     async with redis_bench(request.param, ManualClock(), scripts=SCRIPTS) as opened:
         yield opened

@@ -26,7 +26,8 @@ LEASE_S = 1.0
 LONGEST_S = 240.0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("nine kills in crawls of 300 pages at 40 requests per second and host")
+@pytest.mark.alone("two requests may arrive a millisecond closer than they were sent, and not more")
 @pytest.mark.timeout(900)
 async def test_crawls_whose_processes_are_killed_end_with_exactly_the_graph_at_one_pace(
     tmp_path: Path,
@@ -58,7 +59,7 @@ async def test_crawls_whose_processes_are_killed_end_with_exactly_the_graph_at_o
             assert not violations([hit.arrived for hit in hits], rate=RATE, slack_s=CLOCK_SLACK_S), host
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a process is stopped for two leases of a second each")
 @pytest.mark.parametrize("stopped", ["one", "two"])
 async def test_a_process_that_is_stopped_for_longer_than_its_leases_loses_and_doubles_nothing(
     tmp_path: Path, stopped: str

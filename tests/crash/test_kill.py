@@ -14,8 +14,8 @@ from tests.graph_crawl import GraphCrawl, Moment, assert_items, assert_same, ser
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
 
-PAGES = int(os.environ.get("CHAOS_PAGES", "2000"))
-KILLS = int(os.environ.get("CHAOS_KILLS", "16"))
+PAGES = int(os.environ.get("CHAOS_PAGES", "1000"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "12"))
 CONCURRENCY = 16
 GROUP_COMMIT = 64  # pages that may be fetched and not yet committed, on top of those in flight
 LONGEST_START = 1.5  # seconds within which a kill is meant to hit the start-up
@@ -33,7 +33,7 @@ def moments(rng: random.Random, *, pages: int, kills: int) -> list[Moment]:
     return plan + [Moment(served, rng.uniform(0, 0.5)) for served in last]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("twelve kills, and a start after each")
 @pytest.mark.timeout(1800)
 async def test_a_crawl_that_is_killed_over_and_over_ends_with_exactly_the_graph(tmp_path: Path) -> None:
     seed = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1_000_000)))

@@ -11,7 +11,7 @@ from tests.graph_crawl import GraphCrawl, assert_items, assert_same, serving_gra
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
 
-PAGES = int(os.environ.get("CHAOS_PAGES", "5000"))
+PAGES = int(os.environ.get("CHAOS_PAGES", "1500"))
 SHAPE = Shape(
     seed=20,
     pages=PAGES,
@@ -27,7 +27,7 @@ SHAPE = Shape(
 QUICK = ("--rate", "0", "--per-host", "8", "--concurrency", "64")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("1,500 pages, crawled, archived, verified")
 @pytest.mark.timeout(600)
 async def test_a_crawl_ends_with_exactly_the_graph_and_a_second_one_has_nothing_to_do(tmp_path: Path) -> None:
     async with serving_graph(SHAPE) as (site, graph):

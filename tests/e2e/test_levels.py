@@ -137,7 +137,7 @@ async def test_a_site_that_challenges_plain_clients_is_fetched_with_another_and_
 
     assert first.code == second.code == 0, first.err + second.err
     assert site.items() == products("open", "members", "guarded")
-    assert found["crawls"][0]["counts"]["dead"] == 0
+    assert found["crawls"][0]["counts"]["dead"] == 0, first.err
     levels = {pattern: one["level"] for pattern, one in found["levels"][site.host]["patterns"].items()}
     assert levels["/guarded/*"] == "impersonate"
     assert levels["/members/*"] == "exit"

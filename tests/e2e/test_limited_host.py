@@ -29,6 +29,8 @@ def served_per_second(log: Sequence[Answered]) -> float:
     return (len(settled) - 1) / (settled[-1] - settled[0])
 
 
+@pytest.mark.slow("80 pages at five per second")
+@pytest.mark.alone("a rate is compared with that of a server to a tenth")
 @pytest.mark.parametrize(
     ("store", "rate", "status", "pages"), [("folder", 5, 429, 80), ("fleet", 5, 503, 80)]
 )

@@ -117,6 +117,7 @@ async def test_a_page_beyond_a_limit_fails_with_its_class_and_no_other_does(
         assert b"<h1>fine</h1>" in (await page(client, server)).body
 
 
+@pytest.mark.alone("a watch that gets no turn for a tenth of a second sees hundreds of MiB more")
 async def test_a_page_that_fills_memory_as_fast_as_it_can_is_ended_close_to_the_limit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -126,7 +127,7 @@ async def test_a_page_that_fills_memory_as_fast_as_it_can_is_ended_close_to_the_
         assert failed.failure_class is FailureClass.RENDERER_CRASH
     killed = [record.memory_mib for record in caplog.records if record.message == "renderer.killed"]  # type: ignore[attr-defined]
     assert len(killed) == 1
-    assert 256 <= killed[0] < 256 + 512  # on a busy machine: alone, it is ended within 30 MiB
+    assert 256 <= killed[0] < 256 + 512  # most often within 30 MiB
 
 
 async def test_a_page_that_reloads_itself_is_captured_after_some_times() -> None:

@@ -31,7 +31,7 @@ from shoal.model.settings import CrawlSettings, Settings
 from shoal.server.http.openapi import openapi_document
 from shoal.server.routes.table import ROUTES
 
-REQUESTS = int(os.environ.get("API_FUZZ_REQUESTS", "400"))
+REQUESTS = int(os.environ.get("API_FUZZ_REQUESTS", "200"))
 ENDLESS = {"follow_events", "follow_summaries"}
 # They start processes, or take seconds by design: sent a few times only.
 SLOW = {"submit_crawl", "compare_generations", "show_report", "download_items", "scrape_page"}

@@ -68,6 +68,7 @@ class BrowserPages:
         self._idle: list[Context] = []
         self._busy: dict[str, Context] = {}  # by id
         self._killed_at = -RECENT_S
+        self._killed: set[int] = set()  # renderers that were sent SIGKILL and have not ended yet
         self._forked_by: set[int] = set()  # the processes whose children are renderers
         self.idle_since = time.monotonic()
         self.wake = asyncio.Event()  # a page was closed, or the browser is to end
@@ -232,7 +233,9 @@ class BrowserPages:
         Asks the kernel alone, and not for what is shared between processes: `watch` does that once a second.
         """
         limit, most = self._settings.memory_bytes, 0
-        for pid in [pid for parent in self._forked_by for pid in children_of(parent)]:
+        running = [pid for parent in self._forked_by for pid in children_of(parent)]
+        self._killed.intersection_update(running)  # the system may give the number of an ended one to another
+        for pid in running:
             used = private_memory(pid)
             if used > limit:
                 self._kill(pid, used)
@@ -241,6 +244,9 @@ class BrowserPages:
         return next_look_s(limit - most)
 
     def _kill(self, pid: int, used: int) -> None:
+        if pid in self._killed:  # it takes the system a while to free so much memory
+            return
+        self._killed.add(pid)
         self._killed_at = time.monotonic()
         log.warning("renderer.killed", extra={"pid": pid, "memory_mib": used // MIB})
         with suppress(ProcessLookupError, PermissionError):

@@ -184,7 +184,8 @@ def _applied(
     known: HostLevels, seen: list[tuple[str, LevelOutcome]], now: float, available: Collection[str]
 ) -> HostLevels:
     for pattern, one in seen:
-        known = known.with_pattern(pattern, observe(known.at(pattern), one, now, available), now)
+        before = known.before(pattern, one, now)
+        known = known.with_pattern(pattern, observe(before, one, now, available), now)
     return known
 
 

@@ -190,6 +190,22 @@ class HostLevels(msgspec.Struct, frozen=True, omit_defaults=True):
             known = self.patterns.get(OTHERS)
         return known or inherited(self.patterns)
 
+    def before(self, pattern: str, seen: LevelOutcome, now: float) -> LearnedLevel:
+        """Return what is known of a pattern, to which an observation is then applied.
+
+        The first page of a pattern is tried at the level that the other patterns of its host have then. They
+        may have changed when it ends. It says nothing about levels below its own: the pattern starts there.
+        """
+        known = self.at(pattern)
+        if pattern in self.patterns or seen.probe or rank(seen.level) <= rank(known.level):
+            return known
+        if len(self.patterns) >= MAX_PATTERNS:  # it shares a record with others
+            return known
+        cause = Cause.EMPTY_SHELL if seen.level == BROWSER else Cause.ANTI_BOT
+        return raised(
+            known, seen.level, cause, "so were other parts of the host when it was first tried", now
+        )
+
     def with_pattern(self, pattern: str, learned: LearnedLevel, now: float) -> "HostLevels":
         if pattern not in self.patterns and len(self.patterns) >= MAX_PATTERNS:
             pattern = OTHERS

@@ -162,3 +162,28 @@ async def test_a_worker_without_the_learned_level_uses_the_next_one() -> None:
     assert chosen(other, lease("/fish/2")).level == BROWSER
     bare = await escalation(available=(PLAIN,), learned=learned)
     assert chosen(bare, lease("/fish/2")).level == PLAIN
+
+
+@pytest.mark.parametrize("is_fetched", [True, False])
+async def test_a_pattern_is_learned_from_its_first_page_although_its_neighbours_changed_meanwhile(
+    is_fetched: bool,
+) -> None:
+    levels = await escalation(available=(PLAIN, IMPERSONATE, BROWSER))
+    for part in ("a", "b", "c"):
+        fail(levels, lease(f"/{part}/1"), BLOCK)
+    first = lease("/new")
+    choice = chosen(levels, first)
+    assert choice.level == IMPERSONATE  # as all others of its host
+    for number in range(2, 10):  # no level helps one of them: it rests at the first level
+        one = lease(f"/a/{number}")
+        while isinstance(found := fail(levels, one), Request):
+            one = msgspec.structs.replace(one, request=found, rests=one.rests + 1)
+    assert chosen(levels, lease("/a/99")).level == PLAIN
+    assert chosen(levels, lease("/other/1")).level == PLAIN
+
+    if is_fetched:
+        levels.fetched(first, choice)
+    else:
+        levels.failed(first, choice, SHELL, "empty")
+
+    assert chosen(levels, lease("/next")).level == (IMPERSONATE if is_fetched else BROWSER)
