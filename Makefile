@@ -35,14 +35,17 @@ demo: setup ## crawl a small shop on this machine and watch
 TEST_PROCESSES ?= $(shell expr 3 '*' $$(nproc))
 PYTEST := $(BIN)/pytest --dist worksteal
 # Two passes, the second one serial: tests marked `alone` judge times that a busy machine changes. Both run, whatever the
-# first one finds, and nothing is repeated: a test that fails once has failed.
+# first one finds. What failed runs once more, alone, until every test that only fails beside others is understood; both
+# results are printed, and what fails alone has failed.
 RESULTS := .cache/tests
 define PASSES
 mkdir -p $(RESULTS); code=0; \
 $(PYTEST) -n $(TEST_PROCESSES) --junit-xml $(RESULTS)/beside.xml -m "not alone$(1)" || code=$$?; \
 echo "test: the tests that need a quiet machine, one after another"; \
 $(BIN)/pytest -n 0 --junit-xml $(RESULTS)/alone.xml -m "alone$(1)" || code=$$?; \
-exit $$code
+test $$code -eq 1 || exit $$code; \
+echo "test: the tests that failed (named above) run once more, alone"; \
+$(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none --maxfail 1
 endef
 
 quick: setup ## lint, types and the tests that start no process: before every commit, under a minute
