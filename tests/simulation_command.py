@@ -1,4 +1,4 @@
-"""Runs the command of the simulation for tests: it replaces the clock of its process, so it has one of its own."""
+"""Runs the command of the simulation for tests, in a separate process: it replaces the clock of its process."""
 
 import os
 import shutil

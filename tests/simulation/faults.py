@@ -24,7 +24,7 @@ class Faults:
         self._arm()
 
     def end(self) -> None:
-        """Let no further fault strike."""
+        """Stop all further faults."""
         self._left.clear()
         self._armed = None
         crash_points.countdown = 0

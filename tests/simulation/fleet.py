@@ -164,7 +164,7 @@ class FleetRun:
             raise oracles.Broken(f"audit: {audit.problems[0]}")
 
     def _strike(self, fault: Fault, node: Node | None) -> None:
-        """Let a fault happen to the node that made the event, or to one that the schedule chooses."""
+        """Apply a fault to the node that made the event, or to one that the schedule chooses."""
         running = [one for one in self._running.values() if not one.node.dead]
         if not running:
             return

@@ -29,7 +29,7 @@ Command = Sequence[Argument]
 
 
 class Network:
-    """Connects nodes with one server; `note` is told of every effect and the node that caused it."""
+    """Connects nodes with one server; `note` is called with every effect and the node that caused it."""
 
     def __init__(self, server: Server, names: Mapping[str, str], note: Callable[[str, Node], None]) -> None:
         self.server = server

@@ -1,6 +1,6 @@
-"""Runs seeds, each in a process of its own, forked from one that has imported everything.
+"""Runs seeds, each in a separate process, forked from one that has imported everything.
 
-A process of its own, because what survives a seed (caches, loaded modules, tasks of dead nodes) would make a failure
+Separate, because what survives a seed (caches, loaded modules, tasks of dead nodes) would make a failure
 that does not replay. It ends with `os._exit`, so that nothing that a killed node left is collected.
 """
 
@@ -144,7 +144,7 @@ def run_all(
 
 
 def run_one(plan: Plan, prepare: Callable[[], None] = lambda: None) -> Result:
-    """Run one plan in a process of its own."""
+    """Run one plan in a separate process."""
     [result] = run_all([plan], jobs=1, prepare=prepare)
     return result
 

@@ -1,6 +1,6 @@
 """A real Valkey whose clocks are those of the simulation. It is asked one call at a time; the simulation waits.
 
-Each job of a run has a server of its own, started by the parent. A seed takes one that no other seed uses, and empties
+Each job of a run has a private server, started by the parent. A seed takes one that no other seed uses, and empties
 it. What is the server's own affair (the order of a hash, its run id, memory in INFO) is sorted or left out.
 """
 
@@ -169,7 +169,7 @@ def start_server(*, jobs: int) -> None:
 def take_server() -> Server:
     """Return a server that no other seed uses; it is free again when this process ends."""
     for server in _servers:
-        # A lock of its own open file: those of the parent and its children are shared.
+        # A separate lock per open file: those of the parent and its children are shared.
         file = os.open(server.folder / "lock", os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
