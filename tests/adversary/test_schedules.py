@@ -50,12 +50,12 @@ async def test_a_schedule_in_the_store_reads_and_runs_nothing_outside_of_its_sch
         async with open_store(server.dsn, create=True) as store:
             for name, arguments in commands.items():
                 folder = outside if name == "folder" else own
-                for number, fields in enumerate(
-                    (
-                        {"arguments": arguments},
-                        {"crawl": {"spider": f"{outside}/evil.py", "arguments": arguments}},
-                    )
-                ):  # as an earlier version stored it, and with a command line where fields are
+                # As an earlier version stored it, and with a command line where fields are.
+                stored_as: list[dict[str, object]] = [
+                    {"arguments": arguments},
+                    {"crawl": {"spider": f"{outside}/evil.py", "arguments": arguments}},
+                ]
+                for number, fields in enumerate(stored_as):
                     record = {"name": f"{name}-{number}", "folder": str(folder), "every_s": 1.0, **fields}
                     packed = msgspec.msgpack.encode({**record, "created_at": time.time() - 10})
                     assert await store.schedules.swap(f"s/{name}-{number}", None, packed)

@@ -206,7 +206,7 @@ async def test_schedules_and_exits(server: RunningServer, shop: str) -> None:
     assert (await server.send("POST", "/api/v1/schedules", body=schedule)).status == 201
     assert (await server.send("POST", "/api/v1/schedules", body=schedule)).status == 422
     [known] = (await server.send("GET", "/api/v1/schedules")).json()["schedules"]
-    assert known["arguments"] == [shop, "--max-pages=5"]
+    assert known["arguments"] == ["--max-pages=5", "--", shop]
     assert (known["again"], known["adaptive"], known["budget"]) == (True, True, 5000.0)
     paused = await server.send("POST", "/api/v1/schedules/nightly/pause", role=Role.OPERATE)
     assert paused.json()["paused"] is True

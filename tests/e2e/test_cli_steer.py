@@ -32,9 +32,9 @@ def test_a_running_crawl_takes_commands_and_a_stopped_store_is_changed_directly(
     assert "paused: shoal host resume" in shoal("host", "show", host, cwd=tmp_path).out
     shoal("host", "resume", host, cwd=tmp_path)
     faster = shoal("host", "set-rate", host, "0", cwd=tmp_path).out
-    assert faster.startswith(f"{host} has no rate limit now; ")
+    assert faster.startswith(f"{host} has no rate limit now")
     usual = shoal("host", "set-rate", host, "default", cwd=tmp_path).out
-    assert usual.startswith(f"{host} has the rate of the settings again; ")
+    assert usual.startswith(f"{host} has the rate of the settings again")
     assert shoal("host", "show", host, "--json", cwd=tmp_path).json["host"]["interval"] == 0.5
     for wrong in ("-1", "inf", "fast"):
         assert (

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,16 @@ async def test_events_are_signed_and_survive_a_receiver_and_a_server_that_fail(
 
 
 async def test_a_receiver_that_never_answers_delays_no_other_one(private: Settings, tmp_path: Path) -> None:
-    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(3_600), "127.0.0.1", 0)
+    connected: set[asyncio.StreamWriter] = set()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.add(writer)
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        connected.discard(writer)
+
+    silent = await asyncio.start_server(never_answer, "127.0.0.1", 0)
     async with silent, receiving() as receiver:
         await crawl(private, tmp_path)
         address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/"
@@ -157,6 +166,7 @@ async def test_a_receiver_that_never_answers_delays_no_other_one(private: Settin
                 await add_deliveries(private.store, "live", 1, first=number)
                 await eventually(lambda wanted=number: wanted in numbers(receiver))  # type: ignore[misc]
             running.cancel()
+        await eventually(lambda: not connected)
     assert numbers(receiver) == [0, 1, 2]
 
 

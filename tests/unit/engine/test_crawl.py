@@ -179,6 +179,7 @@ class OneProcess(AtHundred):
     settle_after = math.inf
 
     def __init__(self, settle_after_stop: float) -> None:
+        super().__init__()
         self.settle_after_stop = settle_after_stop
 
     def state(self) -> Mapping[str, bytes]:
