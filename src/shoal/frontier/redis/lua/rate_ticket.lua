@@ -48,8 +48,7 @@ local function take_ticket(host, first)
   set_head_start(host, taker, late, tat + late)
   pending = math.max(pending - 1, 0)
   host[TAT] = tat + late + pending * its_interval
-  -- Until when the request may leave: after a change of pace, the next slot of any taker counts from here.
-  host[LAST], host[TOKEN] = slot + late + margin, 0
+  host[LAST], host[TOKEN] = slot + late, 0
   set_pending_leases(host, pending)
   update_ready(host)
   mark_dirty(host)
