@@ -60,10 +60,10 @@ def _become_zygote(control: int, printing: int, environment: Mapping[str, str]) 
     nothing = os.open(os.devnull, os.O_RDONLY)
     for number, descriptor in enumerate((nothing, printing, printing)):
         os.dup2(descriptor, number)
+    # Replaced and not closed: libuv closes two of these numbers in each child that is forked from here on.
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != control:
-            with suppress(OSError):  # that of the listing itself
-                os.close(int(name))
+        if int(name) > 2 and int(name) not in (control, nothing):
+            os.dup2(nothing, int(name), inheritable=False)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
