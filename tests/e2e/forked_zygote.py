@@ -27,6 +27,7 @@ class ForkedZygote:
             try:
                 _become_zygote(control, printing, environment)
                 sys.argv = ["zygote", str(control), str(token)]
+                sys.modules["__main__"] = zygote
                 zygote.main()  # never returns
             finally:
                 os._exit(1)

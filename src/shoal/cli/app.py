@@ -1,91 +1,70 @@
-"""The commands. Importing this module must stay quick: a command imports what it needs when it runs."""
+"""The commands. A command's module is imported when it is called; for `shoal --help`, all of them are."""
 
-import copy
-from typing import Annotated
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Annotated, NamedTuple
 
 import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli.commands.control import delete, dlq, host, pause, proxy, schedule, token
-from shoal.cli.commands.inspect import (
-    alerts,
-    doctor,
-    graph,
-    plan,
-    report,
-    shell,
-    sql,
-    status,
-    top,
-    trace,
-    try_page,
-    urls,
-    verify,
-)
-from shoal.cli.commands.reprocess import diff, export, reparse
-from shoal.cli.commands.run import autoscale, crawl, demo, fleet, init, serve, submit, worker
-from shoal.cli.input.crawl_options import CrawlOptions
 from shoal.cli.input.options import add_command, examples
 from shoal.cli.input.text_values import keep_text
 from shoal.cli.plugin_commands import PluginGroup, style_help
 
 HELP_FLAGS = ["--help", "-h"]
 
-app = typer.Typer(
-    name="shoal",
-    cls=PluginGroup,
-    add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": HELP_FLAGS},
-    pretty_exceptions_enable=False,
-    epilog=examples(
-        ("Watch a crawl of a small shop on this machine", "shoal demo"),
-        ("One site, one record per page", "shoal crawl https://example.com/ --out pages.jsonl"),
-        ("Your spider", "shoal crawl books.py"),
-    ),
-)
 _START, _WATCH, _STEER = "Start here", "Watch and inspect", "Steer"
 _DATA, _FLEET, _OPERATE = "Data of a crawl", "Fleet", "Operate"
 
-app.command("demo", epilog=demo.EXAMPLES, rich_help_panel=_START)(demo.command)
-add_command(app, "crawl", crawl.RunOptions, crawl.command, epilog=crawl.EXAMPLES, panel=_START)
-app.command("init", epilog=init.EXAMPLES, rich_help_panel=_START)(init.command)
-app.command("try", epilog=try_page.EXAMPLES, rich_help_panel=_START)(try_page.command)
-app.command("shell", epilog=shell.EXAMPLES, rich_help_panel=_START)(shell.command)
-app.command("plan", epilog=plan.EXAMPLES, rich_help_panel=_START)(plan.command)
 
-app.command("status", epilog=status.EXAMPLES, rich_help_panel=_WATCH)(status.command)
-app.command("top", epilog=top.EXAMPLES, rich_help_panel=_WATCH)(top.command)
-app.command("serve", epilog=serve.EXAMPLES, rich_help_panel=_WATCH)(serve.command)
-app.command("verify", epilog=verify.EXAMPLES, rich_help_panel=_WATCH)(verify.command)
-app.command("trace", epilog=trace.EXAMPLES, rich_help_panel=_WATCH)(trace.command)
-add_command(app, "urls", urls.UrlOptions, urls.command, epilog=urls.EXAMPLES, panel=_WATCH)
-app.command("graph", epilog=graph.EXAMPLES, rich_help_panel=_WATCH)(graph.command)
-app.command("sql", epilog=sql.EXAMPLES, rich_help_panel=_WATCH)(sql.command)
-app.command("report", epilog=report.EXAMPLES, rich_help_panel=_WATCH)(report.command)
-app.command("alerts", epilog=alerts.EXAMPLES, rich_help_panel=_WATCH)(alerts.command)
+class Row(NamedTuple):
+    """One command, and where its module has the parts of it."""
 
-app.add_typer(dlq.app, name="dlq", rich_help_panel=_STEER)
-app.command("pause", epilog=pause.PAUSE_EXAMPLES, rich_help_panel=_STEER)(pause.pause_command)
-app.command("resume", epilog=pause.RESUME_EXAMPLES, rich_help_panel=_STEER)(pause.resume_command)
-app.add_typer(host.app, name="host", rich_help_panel=_STEER)
-app.add_typer(proxy.app, name="proxy", rich_help_panel=_STEER)
-app.add_typer(schedule.app, name="schedule", rich_help_panel=_STEER)
-app.command("delete", epilog=delete.EXAMPLES, rich_help_panel=_STEER)(delete.command)
-app.command("forget", epilog=delete.EXAMPLES, hidden=True)(delete.command)  # former name
+    name: str
+    module: str  # in `shoal.cli.commands`
+    panel: str | None
+    options: str = ""  # the dataclass of its options, where it has one
+    function: str = "command"
+    examples: str = "EXAMPLES"
+    is_group: bool = False  # the module has an `app` with commands of its own
 
-add_command(app, "export", export.ExportOptions, export.command, epilog=export.EXAMPLES, panel=_DATA)
-add_command(app, "reparse", reparse.ReparseOptions, reparse.command, epilog=reparse.EXAMPLES, panel=_DATA)
-app.command("diff", epilog=diff.EXAMPLES, rich_help_panel=_DATA)(diff.command)
 
-add_command(app, "fleet", fleet.FleetOptions, fleet.command, epilog=fleet.EXAMPLES, panel=_FLEET)
-add_command(app, "submit", CrawlOptions, submit.command, epilog=submit.EXAMPLES, panel=_FLEET)
-app.command("worker", epilog=worker.EXAMPLES, rich_help_panel=_FLEET)(worker.command)
-app.command("autoscale", epilog=autoscale.EXAMPLES, rich_help_panel=_FLEET)(autoscale.command)
-
-app.command("doctor", epilog=doctor.EXAMPLES, rich_help_panel=_OPERATE)(doctor.command)
-app.add_typer(token.app, name="token", rich_help_panel=_OPERATE)
+COMMANDS = (
+    Row("demo", "run.demo", _START),
+    Row("crawl", "run.crawl", _START, "RunOptions"),
+    Row("init", "run.init", _START),
+    Row("try", "inspect.try_page", _START),
+    Row("shell", "inspect.shell", _START),
+    Row("plan", "inspect.plan", _START),
+    Row("status", "inspect.status", _WATCH),
+    Row("top", "inspect.top", _WATCH),
+    Row("serve", "run.serve", _WATCH),
+    Row("verify", "inspect.verify", _WATCH),
+    Row("trace", "inspect.trace", _WATCH),
+    Row("urls", "inspect.urls", _WATCH, "UrlOptions"),
+    Row("graph", "inspect.graph", _WATCH),
+    Row("sql", "inspect.sql", _WATCH),
+    Row("report", "inspect.report", _WATCH),
+    Row("alerts", "inspect.alerts", _WATCH),
+    Row("dlq", "control.dlq", _STEER, is_group=True),
+    Row("pause", "control.pause", _STEER, function="pause_command", examples="PAUSE_EXAMPLES"),
+    Row("resume", "control.pause", _STEER, function="resume_command", examples="RESUME_EXAMPLES"),
+    Row("host", "control.host", _STEER, is_group=True),
+    Row("proxy", "control.proxy", _STEER, is_group=True),
+    Row("schedule", "control.schedule", _STEER, is_group=True),
+    Row("delete", "control.delete", _STEER),
+    Row("forget", "control.delete", None),  # former name, not listed
+    Row("export", "reprocess.export", _DATA, "ExportOptions"),
+    Row("reparse", "reprocess.reparse", _DATA, "ReparseOptions"),
+    Row("diff", "reprocess.diff", _DATA),
+    Row("fleet", "run.fleet", _FLEET, "FleetOptions"),
+    Row("submit", "run.submit", _FLEET, "CrawlOptions"),
+    Row("worker", "run.worker", _FLEET),
+    Row("autoscale", "run.autoscale", _FLEET),
+    Row("doctor", "inspect.doctor", _OPERATE),
+    Row("token", "control.token", _OPERATE, is_group=True),
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -94,7 +73,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def shoal(
     context: typer.Context,
     version: Annotated[
@@ -119,18 +97,45 @@ def command(first: str = "") -> typer.core.TyperGroup:
     `first` is the first argument of the command line. If it names a command, only that one is built: building
     all of them takes a tenth of the time of a crawl of one page.
     """
-    built = typer.main.get_command(_only(first) or app)
+    built = typer.main.get_command(application(first))
     assert isinstance(built, typer.core.TyperGroup)
     _format_help(built)
     return built
 
 
-def _only(name: str) -> typer.Typer | None:
-    """Return the application with one of its commands; None if it has none of that name."""
-    one = copy.copy(app)
-    one.registered_commands = [known for known in app.registered_commands if known.name == name]
-    one.registered_groups = [known for known in app.registered_groups if known.name == name]
-    return one if one.registered_commands or one.registered_groups else None
+def application(first: str = "") -> typer.Typer:
+    """Return the application with one command, or with all of them if none has that name."""
+    app = typer.Typer(
+        name="shoal",
+        cls=PluginGroup,
+        add_completion=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": HELP_FLAGS},
+        pretty_exceptions_enable=False,
+        epilog=examples(
+            ("Watch a crawl of a small shop on this machine", "shoal demo"),
+            ("One site, one record per page", "shoal crawl https://example.com/ --out pages.jsonl"),
+            ("Your spider", "shoal crawl books.py"),
+        ),
+    )
+    app.callback(invoke_without_command=True)(shoal)
+    _add(app, [row for row in COMMANDS if row.name == first] or COMMANDS)
+    return app
+
+
+def _add(app: typer.Typer, rows: Iterable[Row]) -> None:
+    for row in rows:
+        module = import_module(f"shoal.cli.commands.{row.module}")
+        if row.is_group:
+            app.add_typer(module.app, name=row.name, rich_help_panel=row.panel)
+            continue
+        run, epilog = getattr(module, row.function), getattr(module, row.examples)
+        if row.options:
+            options = getattr(module, row.options)
+            add_command(app, row.name, options, run, epilog=epilog, panel=row.panel)
+        else:
+            hidden = row.panel is None
+            app.command(row.name, epilog=epilog, rich_help_panel=row.panel, hidden=hidden)(run)
 
 
 def _format_help(one: typer.core.TyperCommand | typer.core.TyperGroup) -> None:
