@@ -1,4 +1,4 @@
-"""The commands. A command's module is imported when it is called; for `shoal --help`, all of them are."""
+"""The commands. A command's module is imported when it is called, and none for `shoal --help`."""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -24,6 +24,7 @@ class Row(NamedTuple):
     name: str
     module: str  # in `shoal.cli.commands`
     panel: str | None
+    text: str  # what `shoal --help` says about it: the first paragraph of its help
     options: str = ""  # the dataclass of its options, where it has one
     function: str = "command"
     examples: str = "EXAMPLES"
@@ -31,39 +32,133 @@ class Row(NamedTuple):
 
 
 COMMANDS = (
-    Row("demo", "run.demo", _START),
-    Row("crawl", "run.crawl", _START, "RunOptions"),
-    Row("init", "run.init", _START),
-    Row("try", "inspect.try_page", _START),
-    Row("shell", "inspect.shell", _START),
-    Row("plan", "inspect.plan", _START),
-    Row("status", "inspect.status", _WATCH),
-    Row("top", "inspect.top", _WATCH),
-    Row("serve", "run.serve", _WATCH),
-    Row("verify", "inspect.verify", _WATCH),
-    Row("trace", "inspect.trace", _WATCH),
-    Row("urls", "inspect.urls", _WATCH, "UrlOptions"),
-    Row("graph", "inspect.graph", _WATCH),
-    Row("sql", "inspect.sql", _WATCH),
-    Row("report", "inspect.report", _WATCH),
-    Row("alerts", "inspect.alerts", _WATCH),
-    Row("dlq", "control.dlq", _STEER, is_group=True),
-    Row("pause", "control.pause", _STEER, function="pause_command", examples="PAUSE_EXAMPLES"),
-    Row("resume", "control.pause", _STEER, function="resume_command", examples="RESUME_EXAMPLES"),
-    Row("host", "control.host", _STEER, is_group=True),
-    Row("proxy", "control.proxy", _STEER, is_group=True),
-    Row("schedule", "control.schedule", _STEER, is_group=True),
-    Row("delete", "control.delete", _STEER),
-    Row("forget", "control.delete", None),  # former name, not listed
-    Row("export", "reprocess.export", _DATA, "ExportOptions"),
-    Row("reparse", "reprocess.reparse", _DATA, "ReparseOptions"),
-    Row("diff", "reprocess.diff", _DATA),
-    Row("fleet", "run.fleet", _FLEET, "FleetOptions"),
-    Row("submit", "run.submit", _FLEET, "CrawlOptions"),
-    Row("worker", "run.worker", _FLEET),
-    Row("autoscale", "run.autoscale", _FLEET),
-    Row("doctor", "inspect.doctor", _OPERATE),
-    Row("token", "control.token", _OPERATE, is_group=True),
+    Row("demo", "run.demo", _START, "Crawl a small shop on this machine, and watch."),
+    Row("crawl", "run.crawl", _START, "Crawl from start URLs, or with a spider.", "RunOptions"),
+    Row("init", "run.init", _START, "Create a project: a spider, its settings, a saved page and a test."),
+    Row(
+        "try", "inspect.try_page", _START, "Run one URL through fetch and handler, and show what comes of it."
+    ),
+    Row("shell", "inspect.shell", _START, "Load one page and try selectors on it, at a Python prompt."),
+    Row(
+        "plan", "inspect.plan", _START, "Forecast how long a crawl takes, what limits it, and what it costs."
+    ),
+    Row(
+        "status",
+        "inspect.status",
+        _WATCH,
+        "Show the crawls of a store by state, what limits them, and the workers.",
+    ),
+    Row("top", "inspect.top", _WATCH, "Watch a whole store: crawls, stages, workers, slow hosts."),
+    Row("serve", "run.serve", _WATCH, "Serve the dashboard and the HTTP API of a store."),
+    Row("verify", "inspect.verify", _WATCH, "Prove that nothing was lost and nothing was duplicated."),
+    Row("trace", "inspect.trace", _WATCH, "Show the history of one URL, in a folder or in a fleet."),
+    Row(
+        "urls",
+        "inspect.urls",
+        _WATCH,
+        "List the URLs of a crawl: state, status, attempts and time.",
+        "UrlOptions",
+    ),
+    Row(
+        "graph",
+        "inspect.graph",
+        _WATCH,
+        "Show or write the link graph of a crawl: which hosts, or pages, link to which.",
+    ),
+    Row(
+        "sql",
+        "inspect.sql",
+        _WATCH,
+        "Query the fetch log with SQL: every attempt of every crawl, in a folder or in a fleet.",
+    ),
+    Row("report", "inspect.report", _WATCH, "Write one HTML page with charts from the fetch log."),
+    Row("alerts", "inspect.alerts", _WATCH, "Show the alerts of a store: cause, what was done, what to do."),
+    Row(
+        "pause",
+        "control.pause",
+        _STEER,
+        "Start no new requests until resumed.",
+        function="pause_command",
+        examples="PAUSE_EXAMPLES",
+    ),
+    Row(
+        "resume",
+        "control.pause",
+        _STEER,
+        "End a pause.",
+        function="resume_command",
+        examples="RESUME_EXAMPLES",
+    ),
+    Row("delete", "control.delete", _STEER, "Delete a crawl from its store. This cannot be undone."),
+    Row(
+        "forget", "control.delete", None, "Delete a crawl from its store. This cannot be undone."
+    ),  # former name, not listed
+    Row("dlq", "control.dlq", _STEER, "Dead letters: requests that were given up.", is_group=True),
+    Row(
+        "host",
+        "control.host",
+        _STEER,
+        "Hosts: their pace, and pausing them, also while a crawl runs.",
+        is_group=True,
+    ),
+    Row(
+        "proxy",
+        "control.proxy",
+        _STEER,
+        "Exits: the proxies that requests leave through, and their health.",
+        is_group=True,
+    ),
+    Row("schedule", "control.schedule", _STEER, "Schedules: crawls that start by themselves.", is_group=True),
+    Row(
+        "export",
+        "reprocess.export",
+        _DATA,
+        "Write the items or the pages of a crawl to a file.",
+        "ExportOptions",
+    ),
+    Row(
+        "reparse",
+        "reprocess.reparse",
+        _DATA,
+        "Parse archived pages again with a changed spider, without a request.",
+        "ReparseOptions",
+    ),
+    Row(
+        "diff",
+        "reprocess.diff",
+        _DATA,
+        "Print which items and URLs appeared, changed and vanished between two generations of a crawl.",
+    ),
+    Row(
+        "fleet",
+        "run.fleet",
+        _FLEET,
+        "Crawl with several workers on this machine, and watch them.",
+        "FleetOptions",
+    ),
+    Row(
+        "submit",
+        "run.submit",
+        _FLEET,
+        "Submit a crawl to a fleet, with its settings, outputs and start URLs.",
+        "CrawlOptions",
+    ),
+    Row(
+        "worker",
+        "run.worker",
+        _FLEET,
+        "Serve every crawl of a fleet's store, together with any number of other workers.",
+    ),
+    Row(
+        "autoscale", "run.autoscale", _FLEET, "Compute how many workers each role and pool of a fleet needs."
+    ),
+    Row(
+        "doctor",
+        "inspect.doctor",
+        _OPERATE,
+        "Check this machine and the store, and print how to repair what is wrong.",
+    ),
+    Row("token", "control.token", _OPERATE, "Tokens of the HTTP API.", is_group=True),
 )
 
 
@@ -91,20 +186,25 @@ def shoal(
         typer.echo(context.get_help())
 
 
-def command(first: str = "") -> typer.core.TyperGroup:
+def command(first: str | None = None) -> typer.core.TyperGroup:
     """Build the command tree.
 
-    `first` is the first argument of the command line. If it names a command, only that one is built: building
-    all of them takes a tenth of the time of a crawl of one page.
+    `first` is the first argument of the command line. If it names a command, only that one is built; if not,
+    the names and texts of all, for help and for errors. None: everything.
     """
     built = typer.main.get_command(application(first))
     assert isinstance(built, typer.core.TyperGroup)
+    if first is not None and not built.commands:
+        for row in COMMANDS:
+            listed = typer.core.TyperCommand(row.name, help=row.text, hidden=row.panel is None)
+            listed.rich_help_panel = row.panel
+            built.add_command(listed)
     _format_help(built)
     return built
 
 
-def application(first: str = "") -> typer.Typer:
-    """Return the application with one command, or with all of them if none has that name."""
+def application(first: str | None = None) -> typer.Typer:
+    """Return the application with the command of that name, if there is one; None: with all of them."""
     app = typer.Typer(
         name="shoal",
         cls=PluginGroup,
@@ -119,7 +219,7 @@ def application(first: str = "") -> typer.Typer:
         ),
     )
     app.callback(invoke_without_command=True)(shoal)
-    _add(app, [row for row in COMMANDS if row.name == first] or COMMANDS)
+    _add(app, [row for row in COMMANDS if first in (None, row.name)])
     return app
 
 
