@@ -12,7 +12,7 @@ from tests.hostile.private import contacted
 
 ROOT = Path(__file__).parents[2]
 # Importing the cases makes 30 MB of pages, so only the tests that need them do: every test process imports this module.
-GROUPS_WITH_A_CUT = ("web", "beyond", "pages", "robots", "browser", "exits", "crowd", "crashes")
+GROUPS_WITH_A_CUT = ("web", "beyond", "pages", "robots", "browser", "exits")
 # `make hostile` runs alone and allows none of these. Beside other tests a worker may not look at a renderer for a
 # while, in which a page fills its memory, and one more parse process may be at its limit before the last one has ended.
 BUSY_RENDERER = 768 << 20

@@ -5,7 +5,6 @@ The contract that every bus keeps is the text of `shoal.bus`.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from shoal.model.page import PageRecord
 from shoal.model.request import Request
 from shoal.model.url import host_key
+from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient
 
 Reannounce = Callable[[], Awaitable[int]]

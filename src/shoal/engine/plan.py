@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from shoal.engine.runs.facts import CommandFacts, RunFlags, command_facts
 from shoal.model.printable import check_name
 from shoal.model.request import Request
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.spider.source import SpiderDescription, SpiderSource
 
 

@@ -13,7 +13,7 @@ it touches nothing. Then the store is opened, and only then is anything written.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,7 @@ from shoal.model.limits import ParseLimits
 from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.sinks import MultiSink

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +34,7 @@ from shoal.model.generations.page_history import PageHistory
 from shoal.model.outcome import Lease
 from shoal.model.page import Response
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.spider.source import SpiderDescription
 from shoal.stores.contract.fleet import SiteBudget
 

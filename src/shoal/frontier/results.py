@@ -1,7 +1,7 @@
 """The values that a frontier returns, the same from every backend."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 
@@ -10,6 +10,7 @@ from shoal.model.failure import FailureClass
 from shoal.model.outcome import Acknowledgement, Lease
 from shoal.model.page import PageRecord
 from shoal.model.request import Request, trace_id
+from shoal.model.values import dataclass
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -13,11 +13,11 @@ The Redis scripts have the same digits, weights and rule (`hosts.lua`); `tests/c
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Annotated
 
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.values import dataclass
 
 
 class Signal(IntEnum):

@@ -1,7 +1,8 @@
 """Limits on what one response or page may use. Sizes in bytes, times in seconds."""
 
-from dataclasses import dataclass
 from typing import Annotated
+
+from shoal.model.values import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB

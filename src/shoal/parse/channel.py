@@ -5,12 +5,12 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
 
 from shoal.model.page import ParseResult, ParseTask
+from shoal.model.values import dataclass
 from shoal.parse import batch
 from shoal.parse.frames import TOKENS, FrameReader, FrameType, header
 from shoal.parse.verdict import KillReason

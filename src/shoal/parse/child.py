@@ -14,7 +14,6 @@ import socket
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
 import msgspec
@@ -22,6 +21,7 @@ import msgspec
 from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
+from shoal.model.values import dataclass
 from shoal.parse.frames import FrameType, InvalidFrame, checksummed_frame, receive
 from shoal.parse.sandbox import confine, limits
 from shoal.parse.sandbox.guarantees import Guarantee

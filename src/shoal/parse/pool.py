@@ -15,7 +15,6 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +27,7 @@ from shoal.model.page import ParseResult, ParseTask
 from shoal.model.request import trace_id
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.scope import Scope
+from shoal.model.values import dataclass
 from shoal.parse import batch
 from shoal.parse.channel import Channel, PendingPage
 from shoal.parse.fork_server_client import ForkServerClient

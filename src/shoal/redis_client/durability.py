@@ -16,9 +16,9 @@ these servers are asked again after that second, about another write.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from shoal.model.values import dataclass
 from shoal.redis_client import health
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.errors import LOST, UNSYNCED, CallFailed, ScriptFault

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from shoal.model.values import dataclass
 from shoal.redis_client import health
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Dsn

@@ -8,9 +8,9 @@ or in the quarantine, never in both or none.
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shoal.model.quarantine import MAX_ENTRIES, MAX_ENTRY_BYTES, QuarantinedEntry
+from shoal.model.values import dataclass
 from shoal.redis_client import key_names
 from shoal.redis_client.client import RedisClient
 from shoal.redis_client.errors import ScriptFault

@@ -6,11 +6,12 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from ssl import SSLContext
 from typing import Protocol
 
 from shoal.model.errors import Misconfigured
+from shoal.model.values import dataclass
 from shoal.redis_client import durability, health
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Address, Dsn, Login

@@ -8,10 +8,10 @@ less and less often.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from shoal.model.errors import Unavailable
+from shoal.model.values import dataclass
 from shoal.redis_client.client import RedisClient
 from shoal.redis_client.connection import Argument
 from shoal.redis_client.fan_out import fan_out

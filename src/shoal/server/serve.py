@@ -6,7 +6,6 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from shoal.model.api.roles import Role
 from shoal.model.configuration.listen_address import address_of, is_loopback
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.server.access.gate import LOOPBACK_NAMES, REQUESTS, AccessGate
 from shoal.server.access.rate_limit import Rate
 from shoal.server.access.tokens import TokenBook, new_token

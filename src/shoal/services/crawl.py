@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from shoal.engine.runs.outcome import Decided, NothingToDo
 from shoal.engine.snapshot import Ending, HostSnapshot, Opening, Snapshot, Summary, WorkerStats
 from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.errors import Misconfigured
+from shoal.model.values import dataclass
 from shoal.services.inspect.status_json import patterns_json
 from shoal.sinks.drafts import place_of
 

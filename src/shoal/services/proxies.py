@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -30,6 +30,7 @@ from shoal.model.failure import Failure
 from shoal.model.page import Response
 from shoal.model.settings import Settings
 from shoal.model.url import canonical
+from shoal.model.values import dataclass
 from shoal.stores.open import open_store, store_exists
 
 CHECKED_AT_ONCE = 16

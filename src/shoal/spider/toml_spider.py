@@ -17,7 +17,6 @@ URL; a block without `match` takes the other pages.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +27,7 @@ from shoal.model.configuration.toml_text import parse_toml
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import FIRST, LAST
 from shoal.model.settings import OPERATOR_OPTIONS
+from shoal.model.values import dataclass
 from shoal.spider.arguments import Given, as_text, fill_defaults, refuse_arguments
 from shoal.spider.html.css import compile_query
 from shoal.spider.html.selector import Selector

@@ -1,8 +1,8 @@
 """What a worker is doing, in one word, and what it waits for."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from shoal.model.values import dataclass
 from shoal.stores.contract.heartbeat import OutputActivity
 
 PACE = "for the hosts' pace"

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from shoal.engine.crawl import Crawl
@@ -32,6 +32,7 @@ from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.sinks.drafts import place_of, publish
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord

@@ -8,9 +8,9 @@ The rest wait until the longest request of a missing worker must be over.
 import os
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.model.values import dataclass
 from shoal.stores.contract.heartbeat import Heartbeat
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -6,12 +6,13 @@ does not allow it. Such a crawl is refused and not run with less: its requests w
 and another worker may allow them.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from shoal.model.configuration.address_ranges import Network, address_ranges, is_covered
 from shoal.model.configuration.output_patterns import is_address
 from shoal.model.settings import BrowserSettings, ProxySettings, Settings, TracingSettings
+from shoal.model.values import dataclass
 from shoal.stores.contract.places import NO_SERVERS, Places, pattern_for
 from shoal.stores.contract.record_reader import read_record_key
 

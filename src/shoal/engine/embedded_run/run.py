@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from shoal.engine.counters import Counters
 from shoal.engine.crawl import Crawl
@@ -23,6 +23,7 @@ from shoal.engine.session import SessionParser, open_session
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.fetch.http.client import HttpClient
 from shoal.model.errors import Interrupted, leaves
+from shoal.model.values import dataclass
 from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs
 from shoal.stores.contract.checkpoints import sinks_key
 from shoal.stores.contract.store import PATIENCE_S, OwnerLost, Stay, Store, StoreBusy

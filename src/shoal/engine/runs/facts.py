@@ -6,7 +6,6 @@ before that leaves the facts of the run before, so the next command compares wit
 
 import shlex
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +18,7 @@ from shoal.model.failure import FailureClass
 from shoal.model.request import Request
 from shoal.model.settings import Settings
 from shoal.model.url import host_key
+from shoal.model.values import dataclass
 from shoal.sinks.drafts import DRAFTS, UNFINISHED, load_drafts
 from shoal.sinks.names import canonical_name
 from shoal.spider.source import PlainSpider, SpiderDescription, SpiderFile, SpiderModule, SpiderSource

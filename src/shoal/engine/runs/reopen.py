@@ -16,7 +16,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
@@ -29,6 +28,7 @@ from shoal.model.errors import Interrupted, Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.request import Link, Request
+from shoal.model.values import dataclass
 from shoal.parse.pool import Poisoned
 from shoal.stores.contract.pages import CrawlPages, PageEntry, PageFilter, is_parsed
 

@@ -3,10 +3,11 @@ is still on the wire, console errors, navigations. Dialogs are answered at once:
 then."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from shoal.fetch.browser.cdp import CdpSession
+from shoal.model.values import dataclass
 
 MAX_CONSOLE = 50
 MAX_CONSOLE_CHARS = 500

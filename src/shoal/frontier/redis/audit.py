@@ -8,7 +8,7 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from shoal.frontier.redis import keys
@@ -36,6 +36,7 @@ from shoal.frontier.redis.spill import IN_SERVER
 from shoal.frontier.results import STATES, Audit
 from shoal.frontier.rules import place_in_line
 from shoal.model.request import trace_id
+from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient
 
 MAX_PROBLEMS = 20  # of one kind that are listed one by one

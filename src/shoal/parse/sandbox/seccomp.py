@@ -15,8 +15,8 @@ import ctypes
 import errno
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from shoal.model.values import dataclass
 from shoal.parse.sandbox.syscalls import LAST, X32_BIT, Architecture, number
 
 # <linux/bpf_common.h>: load a word, compare, mask, return.

@@ -5,7 +5,8 @@ table was written.
 """
 
 import platform
-from dataclasses import dataclass
+
+from shoal.model.values import dataclass
 
 LAST = 450
 

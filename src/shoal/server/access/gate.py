@@ -16,12 +16,12 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from shoal.model.api.problem import ApiError
 from shoal.model.api.roles import Role
+from shoal.model.values import dataclass
 from shoal.server.access.rate_limit import Rate, RateLimiter
 from shoal.server.access.tokens import Holder, TokenBook, digest_of
 

@@ -1,7 +1,8 @@
 """Token buckets, one per key. Memory is bounded: the keys that were idle longest are forgotten first."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
+
+from shoal.model.values import dataclass
 
 MAX_KEYS = 10_000
 

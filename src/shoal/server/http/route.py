@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
 from shoal.model.api.roles import Role
+from shoal.model.values import dataclass
 from shoal.server.http.answers import TypedAnswer
 
 MAX_BODY_BYTES = 1 << 20

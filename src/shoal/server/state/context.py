@@ -3,10 +3,11 @@
 import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shoal.model.errors import ShoalError
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.server.access.gate import AccessGate
 from shoal.server.state.events import SnapshotFeed
 from shoal.services.idempotency import IdempotentRequests, open_requests

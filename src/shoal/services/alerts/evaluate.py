@@ -1,12 +1,12 @@
 """From conditions to alerts: raised when a condition has held for a while, cleared when it is over. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from shoal.model.alert import MAX_RECENT, Alert, AlertBook, AlertKind
 from shoal.model.settings import AlertSettings
+from shoal.model.values import dataclass
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.observation import Observation
 from shoal.services.alerts.window import Window

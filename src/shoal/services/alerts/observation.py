@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shoal.engine.fetch_log.meter import FailingHost
 from shoal.frontier.results import HostView
+from shoal.model.values import dataclass
 from shoal.services.inspect.status import StoreStatus
 from shoal.stores.contract.monitoring import StoreRoom
 from shoal.worker.figures import WorkerFigures, current_figures

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shoal.model.alert import Alert, AlertBook, read_book
 from shoal.model.settings import AlertSettings
+from shoal.model.values import dataclass
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.evaluate import apply_conditions
 from shoal.services.alerts.gather import StoredHosts, gather

@@ -1,8 +1,9 @@
 """The figures of a report, read from the fetch log with a few queries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from shoal.model.values import dataclass
 from shoal.services.analysis.query import LogDatabase
 
 MAX_BINS = 120  # points of a chart over time

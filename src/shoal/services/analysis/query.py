@@ -8,7 +8,6 @@ import asyncio
 import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.archive.fetch_log import FetchLogReader
 from shoal.model.errors import Misconfigured
+from shoal.model.values import dataclass
 from shoal.sinks import csv_safety
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store

@@ -11,7 +11,6 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +20,7 @@ from shoal.fetch.exits.ledger import crawl_key, read_spending
 from shoal.model.errors import Misconfigured
 from shoal.model.exits.spending import Spending, add_costs
 from shoal.model.format import count, duration, plural, size
+from shoal.model.values import dataclass
 from shoal.services.analysis.charts import Bar, Series, bar_chart, text, time_chart
 from shoal.services.analysis.figures import Figures, Group, Share, read_figures
 from shoal.services.analysis.query import open_log

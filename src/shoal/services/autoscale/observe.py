@@ -5,11 +5,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from shoal.frontier.results import HostQueue
 from shoal.model.errors import Misconfigured
 from shoal.model.exits.health import is_out
+from shoal.model.values import dataclass
 from shoal.services.autoscale.rules import StageLoad, slot_rate
 from shoal.services.inspect.capacity import host_rate
 from shoal.services.inspect.status import StoreStatus, read_status

@@ -4,8 +4,8 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
+from shoal.model.values import dataclass
 from shoal.services.autoscale.observe import Observer, observe
 from shoal.services.autoscale.rules import Recent, ScaleRules, StageLoad, Wanted, stabilize, wanted_workers
 

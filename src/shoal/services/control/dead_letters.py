@@ -9,7 +9,6 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -20,6 +19,7 @@ from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRef
 from shoal.model.url import canonical
+from shoal.model.values import dataclass
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import metadata
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from shoal.fetch.browser.chromium import find_program, missing_program, open_chr
 from shoal.model.errors import ShoalError
 from shoal.model.limits import ParseLimits
 from shoal.model.settings import BrowserSettings
+from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool
 from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.spider.source import PlainSpider

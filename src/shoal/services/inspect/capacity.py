@@ -8,7 +8,8 @@ Q / (capacity - inflow), and never if the inflow is as high as the capacity.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from shoal.model.values import dataclass
 
 GB = 1e9
 

@@ -1,11 +1,12 @@
 """What the fetch log says about one request. Pure: rows in, values out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shoal.archive.fetch_log import LoggedAttempt
 from shoal.frontier.results import RequestHistory
 from shoal.model.page import PageRecord, PageRef
+from shoal.model.values import dataclass
 
 PHASES = ("queue", "dns", "connect", "tls", "first_byte", "body")
 ENDS = ("done", "gone", "dead", "filtered")

@@ -5,11 +5,12 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Protocol
 
 from shoal.frontier.results import HostQueue
+from shoal.model.values import dataclass
 from shoal.services.inspect.bottlenecks import MIN_SLOW
 from shoal.services.inspect.status import CrawlStatus, StoreStatus, read_status
 from shoal.stores.contract.store import Store

@@ -1,7 +1,6 @@
 """A plan: how long a crawl takes, what bounds it, what it costs; from measured or from given numbers."""
 
 import math
-from dataclasses import dataclass
 from statistics import fmean
 
 from shoal.fetch.exits.exit_list import read_exits
@@ -10,6 +9,7 @@ from shoal.frontier.results import CrawlStats
 from shoal.model.errors import Misconfigured
 from shoal.model.exits.spending import GB, RESIDENTIAL, Spending, cheaper_kind
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.services.inspect.capacity import (
     Forecast,
     HostLoad,

@@ -6,7 +6,7 @@ Reading needs no ownership and works while a crawl runs.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from shoal.model.exits.spending import Spending
 from shoal.model.failure import FailureClass
 from shoal.model.levels.learned import HostLevels
 from shoal.model.quarantine import QuarantinedEntry
+from shoal.model.values import dataclass
 from shoal.services.control.levels import read_levels
 from shoal.sinks.names import public_name
 from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools

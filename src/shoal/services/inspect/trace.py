@@ -10,7 +10,6 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from time import time
 
 from msgspec.structs import replace
@@ -30,6 +29,7 @@ from shoal.model.page import PageRecord, Rendered
 from shoal.model.request import FINGERPRINT_KEY, Link, Request
 from shoal.model.spider_versions import KEY, Reparse, SpiderVersion, SpiderVersions
 from shoal.model.url import canonical, host_key, join
+from shoal.model.values import dataclass
 from shoal.services.inspect.logged import (
     PHASES,
     Parse,

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import msgspec
 
@@ -15,6 +15,7 @@ from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.url import canonical
+from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.inspect.one_page import fetch_page, page_task, reason_of
 from shoal.spider.source import SpiderDescription, SpiderSource

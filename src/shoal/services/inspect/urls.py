@@ -9,12 +9,13 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shoal.archive.errors import PageUnreadable
 from shoal.frontier.results import STATES, ListedRequest
 from shoal.model.request import trace_id
 from shoal.model.url import host_key
+from shoal.model.values import dataclass
 from shoal.stores.contract.pages import PageFilter
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store

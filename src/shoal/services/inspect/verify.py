@@ -10,9 +10,10 @@ not a problem of a running crawl.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from shoal.model.quarantine import QuarantinedEntry
+from shoal.model.values import dataclass
 from shoal.stores.contract.store import OutputState, Store, select_crawls
 from shoal.stores.open import open_store
 

@@ -1,9 +1,9 @@
 """What a number of pages per day needs: workers, memory of the store, hosts, exits, money. Pure."""
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 
+from shoal.model.values import dataclass
 from shoal.services.inspect.capacity import concurrency_needed, traffic_cost
 
 DAY_S = 86_400.0

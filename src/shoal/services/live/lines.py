@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 
 from shoal.frontier.results import HostQueue
 from shoal.model.alert import Alert
 from shoal.model.api.live import AlertLine, CrawlLine, ExitLine, HostLine
 from shoal.model.format import duration
+from shoal.model.values import dataclass
 from shoal.services.inspect.bottlenecks import MIN_SLOW, host_remark
 from shoal.services.inspect.monitor import bottleneck_of, count_held, seconds_left
 from shoal.services.inspect.status import CrawlStatus, StoreStatus

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shoal.archive.fetch_log import LoggedAttempt, TailPosition
 from shoal.archive.names import SegmentName
 from shoal.model.errors import ShoalError
+from shoal.model.values import dataclass
 from shoal.stores.contract.pages import CrawlPages
 from shoal.stores.contract.store import Store
 

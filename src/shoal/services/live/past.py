@@ -8,10 +8,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shoal.model.api.live import HistoryFigures
 from shoal.model.errors import ShoalError
+from shoal.model.values import dataclass
 from shoal.services.analysis.figures import Figures, read_figures
 from shoal.services.analysis.query import open_log
 

@@ -8,13 +8,14 @@ nothing is a cause by itself only if neither an alert nor a bottleneck explains 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 
 from shoal.model.alert import Alert, AlertKind
 from shoal.model.api.live import STAGES, PipelinePicture, StageCause, StageFigures
 from shoal.model.format import count, duration, plural, size
+from shoal.model.values import dataclass
 from shoal.services.inspect.bottlenecks import Bottleneck, beyond_alerts, find_bottlenecks, of_hosts
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
 

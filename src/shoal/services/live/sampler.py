@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import msgspec
 
@@ -32,6 +32,7 @@ from shoal.model.api.live import (
 from shoal.model.api.problem import ApiError
 from shoal.model.errors import DataFault, ShoalError
 from shoal.model.settings import AlertSettings
+from shoal.model.values import dataclass
 from shoal.services.alerts.read import read_alerts
 from shoal.services.inspect.monitor import SlowHosts
 from shoal.services.inspect.status import StoreStatus, read_status

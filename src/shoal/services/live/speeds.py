@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shoal.frontier.results import HostQueue
+from shoal.model.values import dataclass
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
 from shoal.services.live.attempts import Burst
 from shoal.services.live.pipeline import Speeds

@@ -6,7 +6,6 @@ generation), the offset no longer follows a line break, and the reader has to be
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 
 from shoal.model.api.problem import ApiError
 from shoal.model.errors import Misconfigured
+from shoal.model.values import dataclass
 from shoal.services.item_file import is_item_file, stored_length
 from shoal.sinks.names import public_name
 from shoal.sinks.registry import resolve

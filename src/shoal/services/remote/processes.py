@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +18,7 @@ from shoal.model.api.submission import CrawlSubmission, SubmittedCrawl
 from shoal.model.configuration.crawl_definition import CrawlDefinition, command_arguments
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.services.child_command import (
     CommandResult,
     end_command,

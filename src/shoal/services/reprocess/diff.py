@@ -1,10 +1,12 @@
 """What changed between two parses of the same pages: which fields, how often, and examples. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import msgspec
+
+from shoal.model.values import dataclass
 
 EXAMPLES = 3  # of each kind of change
 

@@ -9,7 +9,7 @@ that damaged ones are not copied. The output appears when it is complete.
 import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 
 from shoal import __version__
@@ -19,6 +19,7 @@ from shoal.archive.warc import RecordIds, warcinfo_record
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.services.reprocess.atomic_output import replacing, replacing_items
 from shoal.services.reprocess.choice import choose_crawl, refuse_own_output
 from shoal.services.reprocess.reparse import ReparsePlan, reparse

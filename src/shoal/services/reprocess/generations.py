@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import ArchiveReader
@@ -12,6 +12,7 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.generations.page_history import PageFate, PageHistory, read_history
 from shoal.model.page import PageRef
 from shoal.model.request import trace_id
+from shoal.model.values import dataclass
 from shoal.services.reprocess.choice import choose_crawl
 from shoal.services.reprocess.compare import ItemChange, ItemComparison, UrlChange, compare_url
 from shoal.stores.contract.store import Store

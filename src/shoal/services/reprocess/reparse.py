@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from itertools import count
 
 from shoal.archive.errors import PageExpired, PageUnreadable
@@ -29,6 +29,7 @@ from shoal.model.request import Request
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import Reparse
+from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.reprocess.atomic_output import AtomicOutput, replacing_items
 from shoal.services.reprocess.choice import choose_crawl, refuse_own_output

@@ -13,7 +13,6 @@ import asyncio
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from shoal.model.configuration.crawl_definition import CrawlDefinition, command_
 from shoal.model.configuration.output_patterns import is_address
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.sandbox import SandboxMode
+from shoal.model.values import dataclass
 from shoal.services.child_command import end_command, spawn_command, wait_for_end
 from shoal.services.schedules.scheduler import Started
 from shoal.services.seed_query import query_name

@@ -1,7 +1,6 @@
 """Which ticks of a schedule are due, and what becomes of each. Pure: no clock, no I/O."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -15,6 +14,7 @@ from cronsim import CronSim, CronSimError
 from shoal.model.configuration.crawl_definition import command_arguments
 from shoal.model.errors import Misconfigured
 from shoal.model.printable import name_fault
+from shoal.model.values import dataclass
 from shoal.stores.contract.schedules import (
     OPEN,
     Missed,

@@ -5,11 +5,11 @@ while a writer is at work, the two together can be too few, but never too many.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from shoal.model.errors import Rejected, ShoalError
+from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient, key_names
 from shoal.sinks.drafts import place_of
 from shoal.sinks.fleet.checkpointed import read_position

@@ -40,7 +40,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -49,6 +48,7 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
+from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.quarantine import Quarantine, UnreadableEntry

@@ -1,13 +1,13 @@
 """Items as rows: values that the types of PostgreSQL cannot hold are changed, or the item is rejected."""
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from shoal.model.limits import MIB
 from shoal.model.page import Item
+from shoal.model.values import dataclass
 from shoal.sinks.columns import decode_item
 
 MAX_ITEM_BYTES = 256 * MIB - 1  # of a jsonb value; the server closes a connection for a message beyond 1 GiB

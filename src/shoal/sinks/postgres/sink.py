@@ -27,7 +27,6 @@ Put passwords into PGPASSWORD, PGPASSFILE or ~/.pgpass; a password in the addres
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -36,6 +35,7 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
+from shoal.model.values import dataclass
 from shoal.sinks.contract import LastFlush
 from shoal.sinks.files import altered_output, changed_output, foreign_output
 from shoal.sinks.names import canonical_name

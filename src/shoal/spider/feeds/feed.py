@@ -6,12 +6,12 @@ is read up to where it ends. Pure; memory is bounded by the number of entries, w
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from operator import itemgetter
 
 from shoal.model.failure import Failure, FailureClass
+from shoal.model.values import dataclass
 from shoal.spider.feeds.xml_records import UnexpectedDocument, XmlField, XmlRecord, read_records
 from shoal.spider.feeds.xml_tokens import MaliciousXml
 from shoal.spider.text.dates import parse_date

@@ -7,7 +7,6 @@ iteration.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
@@ -16,6 +15,7 @@ from isal import igzip_lib
 
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, LinkLimits
+from shoal.model.values import dataclass
 from shoal.spider.feeds.feed import FEED_FIELDS, FEED_RECORDS, FEED_ROOTS, read_entry
 from shoal.spider.feeds.xml_records import UnexpectedDocument, XmlRecord, read_records
 from shoal.spider.feeds.xml_tokens import MaliciousXml

@@ -5,10 +5,11 @@ Memory holds one record and the names of the elements around it; both are bounde
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from shoal.model.limits import KIB
+from shoal.model.values import dataclass
 from shoal.spider.feeds.xml_tokens import MaliciousXml, tokenize, unescape
 
 _MAX_TEXT_CHARS = 64 * KIB  # of one field

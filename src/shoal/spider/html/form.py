@@ -5,12 +5,13 @@ around them, or to the one that their `form` attribute names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.model.request import NORMAL, Request
+from shoal.model.values import dataclass
 from shoal.spider.html.css import lexbor_selector
 from shoal.spider.html.form_body import encode_entries, form_encoding, with_entries_as_query
 

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.request import Request
 from shoal.model.url import join
+from shoal.model.values import dataclass
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.selector import Selector, SelectorList, TextSelector
 

@@ -8,7 +8,6 @@ the pages.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib import import_module
@@ -19,6 +18,7 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.model.errors import Misconfigured
 from shoal.model.limits import MIB
 from shoal.model.url import resolver
+from shoal.model.values import dataclass
 from shoal.spider.metadata.page_metadata import read_metadata
 from shoal.spider.text.dates import parse_date
 

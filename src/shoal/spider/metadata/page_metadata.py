@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -11,6 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.limits import KIB
 from shoal.model.url import resolver
+from shoal.model.values import dataclass
 from shoal.spider.html.canonical import canonical_link
 from shoal.spider.html.links import base_url
 from shoal.spider.metadata.json_ld import iter_objects, read_json_ld

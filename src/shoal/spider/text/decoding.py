@@ -15,10 +15,10 @@ Pure, never raises, and linear in the size of the body. UTF-7 is not supported.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from shoal.model.values import dataclass
 from shoal.spider.text.charset_guess import guess_charset
 from shoal.spider.text.encodings import (
     UTF_8,

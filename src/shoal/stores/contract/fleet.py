@@ -1,9 +1,10 @@
 """What the workers of a shared store need besides its `Store` interface."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
+from shoal.model.values import dataclass
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.exits import StoredExits
 from shoal.stores.contract.heartbeat import Heartbeat

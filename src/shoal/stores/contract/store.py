@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +15,7 @@ from shoal.frontier.results import Audit, HostView
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.quarantine import QuarantinedEntry
+from shoal.model.values import dataclass
 from shoal.stores.contract.api_records import ApiRecords
 from shoal.stores.contract.changes import StoreChanges
 from shoal.stores.contract.crawl_record import CrawlRecord

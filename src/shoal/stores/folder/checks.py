@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import ShoalError
 from shoal.model.limits import MIB
+from shoal.model.values import dataclass
 from shoal.stores.contract.checks import Check, Grade, StoreHealth, check
 from shoal.stores.folder.directory import StoreFolder
 

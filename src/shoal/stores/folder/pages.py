@@ -7,7 +7,7 @@ refused.
 """
 
 from collections.abc import AsyncGenerator, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 import msgspec
@@ -25,6 +25,7 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
 from shoal.model.request import trace_id
 from shoal.model.settings import Settings
+from shoal.model.values import dataclass
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.contract.checkpoints import sinks_key
 from shoal.stores.contract.pages import (

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Unavailable
 from shoal.model.pace import AddressPace
+from shoal.model.values import dataclass
 from shoal.stores.contract.store import Stay, StoreBusy
 from shoal.stores.folder.control_socket import accept_commands
 from shoal.stores.folder.directory import StoreFolder

@@ -9,7 +9,6 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -23,6 +22,7 @@ from shoal.model.page import Item, PageRecord
 from shoal.model.request import unpack
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
+from shoal.model.values import dataclass
 from shoal.stores.contract.heartbeat import Heartbeat
 
 Check = Callable[[bytes, bytes], object]  # member or field, and value

@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import msgspec
@@ -33,6 +33,7 @@ from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import FINGERPRINT_KEY, request_fingerprint
 from shoal.model.settings import Settings
 from shoal.model.url import host_key
+from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import canonical_name
