@@ -33,11 +33,11 @@ from typing import TextIO
 
 from tests.e2e.forked_zygote import fork_zygotes
 
-# The commands that read tables, and the packages for it: 0.25 s to import. They have a command server of their own, since each
+# The commands that read tables, and the packages for it: 0.25 s to import. They have a separate command server, since each
 # fork of a process with these packages takes 0.01 s longer, and a crawl forks three times.
 TABLE_COMMANDS = ("report", "sql")
 TABLE_PACKAGES = ("duckdb", "pyarrow.parquet")
-# pyarrow and numpy start no thread of their own when they are imported with these.
+# pyarrow and numpy start no thread when they are imported with these.
 _WITHOUT_THREADS = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",

@@ -59,8 +59,8 @@ def _become_zygote(control: int, printing: int, environment: Mapping[str, str]) 
     asyncio.events._set_running_loop(None)
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, descriptor in enumerate((nothing, printing, printing)):
-        os.dup2(descriptor, number)
+    for stream, descriptor in enumerate((nothing, printing, printing)):
+        os.dup2(descriptor, stream)
     # Replaced and not closed: libuv closes two of these numbers in each child that is forked from here on.
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in (control, nothing):

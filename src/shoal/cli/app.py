@@ -28,7 +28,7 @@ class Row(NamedTuple):
     options: str = ""  # the dataclass of its options, where it has one
     function: str = "command"
     examples: str = "EXAMPLES"
-    is_group: bool = False  # the module has an `app` with commands of its own
+    is_group: bool = False  # the module has an `app` with several commands
 
 
 COMMANDS = (

@@ -16,6 +16,8 @@ from inspect import get_annotations
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
+__all__ = ["dataclass"]
+
 _FIELDS = "__dataclass_fields__"
 
 if TYPE_CHECKING:
@@ -80,7 +82,9 @@ def _init_source(cls: Any, names: dict[str, Any]) -> str:
     """Return the source of the constructor, and put the defaults that it uses into `names`."""
     frozen = cls.__dataclass_params__.frozen
     names |= {"_MISSING": dataclasses.MISSING, "_set": object.__setattr__}
-    positional, by_name, body = [], [], []
+    positional: list[str] = []
+    by_name: list[str] = []
+    body: list[str] = []
     for one in dataclasses.fields(cls):
         value = one.name
         if _has_factory(one):

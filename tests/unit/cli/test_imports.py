@@ -6,6 +6,7 @@ Modules are counted and no time is taken, so the result is the same on every mac
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ NOT_FOR_A_CRAWL = ("duckdb", "lxml", "numpy", "obstore", "pyarrow", "rich", "aio
 
 
 def imported(*arguments: str, cwd: Path) -> list[str]:
-    """Run a command in an interpreter of its own, and return the names of the modules it has at its end."""
+    """Run a command in a separate interpreter, and return the names of the modules it has at its end."""
     env = {"PATH": "/usr/bin", "SHOAL_RETRY_MAX_RETRIES": "0", "SHOAL_CRAWL_ROBOTS": "false"}
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, *arguments],
@@ -37,6 +38,11 @@ def imported(*arguments: str, cwd: Path) -> list[str]:
     count, *names = done.stderr.splitlines()[-1].split()
     assert len(names) == int(count)
     return names
+
+
+def places(group: Any) -> dict[str, tuple[str | None, bool]]:
+    """Return the panel of each command in the help, and whether it is hidden."""
+    return {name: (one.rich_help_panel, one.hidden) for name, one in group.commands.items()}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,4 @@ def test_the_help_lists_commands_as_their_modules_describe_them() -> None:
     assert {row.name: row.text for row in COMMANDS} == {
         name: (one.help or "").split("\n\n")[0] for name, one in built.items()
     }
-    listed = command("").commands
-    assert {name: (one.rich_help_panel, one.hidden) for name, one in listed.items()} == {
-        name: (one.rich_help_panel, one.hidden) for name, one in built.items()
-    }
+    assert places(command("")) == places(command())

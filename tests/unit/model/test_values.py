@@ -111,21 +111,28 @@ def test_methods_of_the_class_are_kept() -> None:
     assert (Own(1), repr(Own(1)), hash(Own(1))) == (Own(2), "own", hash((1,)))
 
 
-@pytest.mark.parametrize("define", DEFINE.values(), ids=DEFINE)
-def test_what_is_not_known_is_left_to_the_standard_library(define: Callable[..., Any]) -> None:
-    @define(frozen=True, slots=True)
+def unknown_kinds(by: Callable[..., Any]) -> tuple[Any, Any, Any]:
+    """Define classes that the standard library makes: with a base, with an order and an `InitVar`."""
+
+    @by(frozen=True, slots=True)
     class Base:
         a: int
 
-    @define(frozen=True, slots=True)
+    @by(frozen=True, slots=True)
     class Derived(Base):
         b: int = 2
 
-    @define(frozen=True, slots=True, order=True)
+    @by(frozen=True, slots=True, order=True)
     class Ordered:
         a: int
-        given: InitVar[int] = 0
+        given: InitVar[int] = 0  # type: ignore[assignment]
 
+    return Base, Derived, Ordered
+
+
+@pytest.mark.parametrize("by", DEFINE.values(), ids=DEFINE)
+def test_what_is_not_known_is_left_to_the_standard_library(by: Callable[..., Any]) -> None:
+    Base, Derived, Ordered = unknown_kinds(by)  # noqa: N806
     assert repr(Derived(1)).endswith("Derived(a=1, b=2)")
     assert Derived(1) == Derived(1, 2) != Base(1)
     assert Ordered(1) < Ordered(2, given=3)
