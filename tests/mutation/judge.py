@@ -75,7 +75,7 @@ class Copy:
         ]
         environment = {**os.environ, "PYTHONPATH": str(self._folder / "src")}
         try:
-            # A session of its own, so that a mutant which never ends is ended with every process it has started.
+            # A separate session, so that a mutant which never ends is ended with every process that it has started.
             with subprocess.Popen(
                 [*command, *tests],
                 cwd=self._folder,

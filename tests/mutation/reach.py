@@ -1,4 +1,4 @@
-"""Which tests reach a line: the unit and contract tests under coverage, each test a context of its own.
+"""Which tests reach a line: the unit and contract tests under coverage, a context per test.
 
 As a plugin of pytest (`-p tests.mutation.reach`) this module names the contexts.
 """
