@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shoal.archive.names import SegmentName
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class ReadableSegments(Protocol):

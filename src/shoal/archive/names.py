@@ -10,7 +10,7 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from shoal.model.errors import Rejected
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 _NAME = re.compile(
     r"(?P<crawl>[^/\0]+)-(?P<day>\d{8})-(?P<number>\d{5,9})"

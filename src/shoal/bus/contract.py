@@ -12,8 +12,8 @@ import msgspec
 from shoal.model.page import PageRecord
 from shoal.model.request import Request
 from shoal.model.url import host_key
-from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient
+from shoal.values import dataclass
 
 Reannounce = Callable[[], Awaitable[int]]
 """Announces the open pages again that are in no stream of the store; returns their number."""

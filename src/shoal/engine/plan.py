@@ -9,8 +9,8 @@ from shoal.engine.runs.facts import CommandFacts, RunFlags, command_facts
 from shoal.model.printable import check_name
 from shoal.model.request import Request
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.spider.source import SpiderDescription, SpiderSource
+from shoal.values import dataclass
 
 
 class SeedList(Protocol):

@@ -54,13 +54,13 @@ from shoal.model.limits import ParseLimits
 from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.sinks import MultiSink
 from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.fleet import SiteBudget
+from shoal.values import dataclass
 
 CLOSE_S = 2.0  # for the last call of the thread that writes outputs and archive
 

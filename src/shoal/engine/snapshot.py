@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from shoal.engine.fetch_log.meter import AttemptMeter, merged_meters
 from shoal.model.crawl_totals import ClosedPattern
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class Ending(StrEnum):

@@ -34,9 +34,9 @@ from shoal.model.generations.page_history import PageHistory
 from shoal.model.outcome import Lease
 from shoal.model.page import Response
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.spider.source import SpiderDescription
 from shoal.stores.contract.fleet import SiteBudget
+from shoal.values import dataclass
 
 
 class CrawlFrontier(Lessor, CommitFrontier, Protocol):

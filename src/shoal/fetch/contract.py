@@ -51,7 +51,7 @@ from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
 from shoal.model.page import NotSent, Response, Timing
 from shoal.model.request import Request
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class Client(Protocol):

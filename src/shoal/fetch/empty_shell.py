@@ -13,7 +13,7 @@ import re
 import msgspec
 
 from shoal.model.page import Response
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_BODY_BYTES = 1 << 20  # a larger page is not looked at
 MAX_TEXT = 200  # visible characters

@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right
 from dataclasses import field
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_BYTES = 500 * 1024  # RFC 9309: a crawler must parse at least this much; the rest is ignored
 MAX_PATTERN_PIECES = 3_000  # of all patterns together: at most 20 ms for the longest URL, usually a few µs

@@ -10,7 +10,7 @@ from shoal.model.failure import FailureClass
 from shoal.model.outcome import Acknowledgement, Lease
 from shoal.model.page import PageRecord
 from shoal.model.request import Request, trace_id
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from shoal.model.adaptive_delay import Signal, SlowdownRules, signal_of, stretch
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Gone, Retry, Settlement
 from shoal.model.pace import Pace
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 LINE, STEPS, FIRST_STEP_AT = 1 << 49, 1 << 18, 1_577_836_800  # steps of 4 µs since 2020
 LOWEST_BAND = 15  # ten priorities, and as many lower classes as a request can lose with the default retries

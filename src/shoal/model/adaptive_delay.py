@@ -17,7 +17,7 @@ from enum import IntEnum, StrEnum
 from typing import Annotated
 
 from shoal.model.failure import Failure, FailureClass
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class Signal(IntEnum):

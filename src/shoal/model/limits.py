@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -13,7 +13,7 @@ from shoal.model.adaptive_delay import Signal
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
 from shoal.model.page import Item, PageRecord, Timing
 from shoal.model.request import Link, Request
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 OTHER_EXIT_S = 1.0  # before a request that met faults of exits is tried again
 

@@ -9,7 +9,7 @@ In a fleet the store keeps it, and a worker takes turns from the store: `TurnReq
 
 from enum import Enum, StrEnum
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

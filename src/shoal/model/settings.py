@@ -13,7 +13,7 @@ from shoal.model.levels.ladder import AUTO, LADDER
 from shoal.model.limits import MIB, FetchLimits, LinkLimits, ParseLimits
 from shoal.model.outcome import RetryRules
 from shoal.model.pace import AddressPace, PaceBy
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 ADDRESS_FACTOR = 5.0  # hosts of one address that may be asked at their full rate at once
 USER_AGENT = f"Shoal/{__version__}"

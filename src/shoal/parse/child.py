@@ -21,12 +21,12 @@ import msgspec
 from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
-from shoal.model.values import dataclass
 from shoal.parse.frames import FrameType, InvalidFrame, checksummed_frame, receive
 from shoal.parse.sandbox import confine, limits
 from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.parse.verdict import ChildExit
 from shoal.spider.run import OutputTooLarge
+from shoal.values import dataclass
 
 Parse = Callable[[ParseTask, Scope], ParseResult]
 

@@ -27,7 +27,6 @@ from shoal.model.page import ParseResult, ParseTask
 from shoal.model.request import trace_id
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.scope import Scope
-from shoal.model.values import dataclass
 from shoal.parse import batch
 from shoal.parse.channel import Channel, PendingPage
 from shoal.parse.fork_server_client import ForkServerClient
@@ -36,6 +35,7 @@ from shoal.parse.output import spider_log_level
 from shoal.parse.sandbox import guarantees, landlock
 from shoal.parse.verdict import ChildExit, KillReason, PoisonCause, Verdict, judge
 from shoal.spider.source import SpiderDescription, SpiderModule, SpiderSource
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import REDIS_SCHEMES
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 OPTIONS = (
     "namespace",

@@ -8,7 +8,7 @@ import re
 from enum import Enum
 
 from shoal.model.errors import DataFault, Misconfigured, ShoalError, Unavailable
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class Remedy(Enum):

@@ -10,12 +10,12 @@ import time
 from collections.abc import Sequence
 
 from shoal.model.quarantine import MAX_ENTRIES, MAX_ENTRY_BYTES, QuarantinedEntry
-from shoal.model.values import dataclass
 from shoal.redis_client import key_names
 from shoal.redis_client.client import RedisClient
 from shoal.redis_client.errors import ScriptFault
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.script import ScriptArgument, load_script
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

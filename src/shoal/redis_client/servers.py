@@ -11,7 +11,6 @@ from ssl import SSLContext
 from typing import Protocol
 
 from shoal.model.errors import Misconfigured
-from shoal.model.values import dataclass
 from shoal.redis_client import durability, health
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Address, Dsn, Login
@@ -20,6 +19,7 @@ from shoal.redis_client.errors import CallFailed, ScriptFault
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.tls import ssl_context
 from shoal.redis_client.topology import open_topology
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from shoal.model.api.roles import Role
 from shoal.model.configuration.listen_address import address_of, is_loopback
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.server.access.gate import LOOPBACK_NAMES, REQUESTS, AccessGate
 from shoal.server.access.rate_limit import Rate
 from shoal.server.access.tokens import TokenBook, new_token
@@ -36,6 +35,7 @@ from shoal.services.schedules.serve import keep_scheduling, launch_rules
 from shoal.services.scraping.scrape import Scraper
 from shoal.services.store_address import public_address
 from shoal.services.webhooks.deliver import WebhookLoop
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

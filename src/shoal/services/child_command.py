@@ -17,7 +17,7 @@ from shoal.child_process import die_with_parent
 from shoal.model.errors import Interrupted, Misconfigured, ShoalError, Unavailable
 from shoal.model.printable import printable
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_OUTPUT_BYTES = 4 << 20
 MAX_ERROR_BYTES = 64 * 1024

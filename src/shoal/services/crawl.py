@@ -12,9 +12,9 @@ from shoal.engine.runs.outcome import Decided, NothingToDo
 from shoal.engine.snapshot import Ending, HostSnapshot, Opening, Snapshot, Summary, WorkerStats
 from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.errors import Misconfigured
-from shoal.model.values import dataclass
 from shoal.services.inspect.status_json import patterns_json
 from shoal.sinks.drafts import place_of
+from shoal.values import dataclass
 
 if TYPE_CHECKING:
     from shoal.engine.crawl import Crawl

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from shoal.model.limits import MIB
-from shoal.model.values import dataclass
 from shoal.stores.contract.api_records import ApiRecords
 from shoal.stores.open import open_store, store_exists
+from shoal.values import dataclass
 
 PREFIX = "i/"
 KEEP_S = 24 * 3600.0

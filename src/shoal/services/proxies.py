@@ -30,8 +30,8 @@ from shoal.model.failure import Failure
 from shoal.model.page import Response
 from shoal.model.settings import Settings
 from shoal.model.url import canonical
-from shoal.model.values import dataclass
 from shoal.stores.open import open_store, store_exists
+from shoal.values import dataclass
 
 CHECKED_AT_ONCE = 16
 SEEN_WITHIN_S = 120.0  # an exit that no process has used for longer is not in use

@@ -71,7 +71,6 @@ from shoal.model.settings import (
     WorkerSettings,
 )
 from shoal.model.url import origin_of
-from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool
 from shoal.services.backpressure import Backpressure, BackpressuredFrontier
 from shoal.sinks.drafts import refuse_foreign
@@ -92,6 +91,7 @@ from shoal.stores.contract.fleet import SubmittedCrawls
 from shoal.stores.contract.record_reader import read_record_key
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 from shoal.worker.output_tasks import are_finished
 
 

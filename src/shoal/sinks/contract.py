@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from shoal.model.page import Item
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class Sink(Protocol):

@@ -6,7 +6,7 @@ from typing import Any
 from shoal.model.failure import FailureClass
 from shoal.model.page import ParseTask
 from shoal.model.request import Request
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

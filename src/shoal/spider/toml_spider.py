@@ -27,12 +27,12 @@ from shoal.model.configuration.toml_text import parse_toml
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import FIRST, LAST
 from shoal.model.settings import OPERATOR_OPTIONS
-from shoal.model.values import dataclass
 from shoal.spider.arguments import Given, as_text, fill_defaults, refuse_arguments
 from shoal.spider.html.css import compile_query
 from shoal.spider.html.selector import Selector
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider, operator_option
+from shoal.values import dataclass
 
 _OPTIONS = {key.removeprefix("crawl.") for key in TYPES if key.startswith("crawl.")}
 _TOP = {"name", "start", "sitemaps", "hosts", "key", "page", "arguments"} | _OPTIONS

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from shoal.model.values import dataclass
 from shoal.stores.contract.heartbeat import OutputActivity
+from shoal.values import dataclass
 
 PACE = "for the hosts' pace"
 RETRIES = "for retries that are due later"

@@ -32,13 +32,13 @@ from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.sinks.drafts import place_of, publish
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
 from shoal.stores.contract.record_reader import settings_of
+from shoal.values import dataclass
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.fair_permits import FairPermits

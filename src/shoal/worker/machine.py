@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from shoal.model.values import dataclass
 from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.values import dataclass
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")

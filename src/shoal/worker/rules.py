@@ -12,9 +12,9 @@ from pathlib import Path
 from shoal.model.configuration.address_ranges import Network, address_ranges, is_covered
 from shoal.model.configuration.output_patterns import is_address
 from shoal.model.settings import BrowserSettings, ProxySettings, Settings, TracingSettings
-from shoal.model.values import dataclass
 from shoal.stores.contract.places import NO_SERVERS, Places, pattern_for
 from shoal.stores.contract.record_reader import read_record_key
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ A session that is REFUSED is tried again too, because what was missing may be th
 from enum import Enum, auto
 
 from shoal.engine.snapshot import Ending
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class SessionState(Enum):

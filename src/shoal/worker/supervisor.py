@@ -16,7 +16,7 @@ from pathlib import Path
 
 from shoal.child_process import ChildProcess
 from shoal.engine.plan import Stop
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 FIRST_PAUSE_S = 0.5
 EARLY_DEATH_S = 10.0  # after its start

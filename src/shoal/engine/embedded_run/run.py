@@ -23,10 +23,10 @@ from shoal.engine.session import SessionParser, open_session
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
 from shoal.fetch.http.client import HttpClient
 from shoal.model.errors import Interrupted, leaves
-from shoal.model.values import dataclass
 from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs
 from shoal.stores.contract.checkpoints import sinks_key
 from shoal.stores.contract.store import PATIENCE_S, OwnerLost, Stay, Store, StoreBusy
+from shoal.values import dataclass
 
 log = logging.getLogger("shoal.progress")
 

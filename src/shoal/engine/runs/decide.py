@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from shoal.engine.runs.facts import CommandFacts, CrawlFacts, RunFlags
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class RunAction(StrEnum):

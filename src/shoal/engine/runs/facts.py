@@ -18,10 +18,10 @@ from shoal.model.failure import FailureClass
 from shoal.model.request import Request
 from shoal.model.settings import Settings
 from shoal.model.url import host_key
-from shoal.model.values import dataclass
 from shoal.sinks.drafts import DRAFTS, UNFINISHED, load_drafts
 from shoal.sinks.names import canonical_name
 from shoal.spider.source import PlainSpider, SpiderDescription, SpiderFile, SpiderModule, SpiderSource
+from shoal.values import dataclass
 
 KEY = "command"
 """Name of the value in a crawl's state: the command that was last applied to it."""

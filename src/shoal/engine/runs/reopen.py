@@ -28,9 +28,9 @@ from shoal.model.errors import Interrupted, Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.request import Link, Request
-from shoal.model.values import dataclass
 from shoal.parse.pool import Poisoned
 from shoal.stores.contract.pages import CrawlPages, PageEntry, PageFilter, is_parsed
+from shoal.values import dataclass
 
 MAX_PAGES = 128  # in the parse children
 MAX_BODY_BYTES = 32 << 20

@@ -20,7 +20,7 @@ from shoal.fetch.browser.cdp import BrowserGone, CdpConnection
 from shoal.fetch.browser.launcher import PROXY_PORT
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import BrowserSettings
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 PROGRAMS = (
     "chromium-headless-shell",  # a quarter of the CPU and less than half of the memory of the whole browser

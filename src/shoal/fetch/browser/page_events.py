@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from shoal.fetch.browser.cdp import CdpSession
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_CONSOLE = 50
 MAX_CONSOLE_CHARS = 500

@@ -28,7 +28,7 @@ from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import MIB
 from shoal.model.settings import BrowserSettings
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

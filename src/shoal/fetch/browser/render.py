@@ -27,7 +27,7 @@ from shoal.fetch.browser.page_events import Hop, PageEvents
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.rendering import Action, Click, Fill, Rendering, ScrollToEnd, WaitFor
 from shoal.model.settings import BrowserSettings
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 CAPTURE_S = 10.0  # for the DOM, the screenshot and the PDF, each
 CAPTURE_TRIES = 5

@@ -10,7 +10,7 @@ from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure
 from shoal.model.limits import MIB
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_REFUSALS = 100  # that are kept
 

@@ -36,7 +36,7 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.page import NotSent, Response, Timing
 from shoal.model.url import canonical
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 NOT_INSTALLED = "impersonation and HTTP/2 need the extra impersonate: pip install 'shoal[impersonate]'"
 MAX_PASSES = 2_000  # origins and exits in use; the one that was not used for longest is closed

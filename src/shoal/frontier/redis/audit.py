@@ -36,8 +36,8 @@ from shoal.frontier.redis.spill import IN_SERVER
 from shoal.frontier.results import STATES, Audit
 from shoal.frontier.rules import place_in_line
 from shoal.model.request import trace_id
-from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient
+from shoal.values import dataclass
 
 MAX_PROBLEMS = 20  # of one kind that are listed one by one
 

@@ -13,8 +13,8 @@ from dataclasses import field
 from time import monotonic
 
 from shoal.model.pace import DelayEstimate, TurnAnswer, TurnKind, TurnRequest
-from shoal.model.values import dataclass
 from shoal.redis_client import EPOCH, RedisClient, Script, ScriptArgument
+from shoal.values import dataclass
 
 CALL_EVERY_S = 0.01  # a call waits for an earlier one to be answered, but not longer than this
 

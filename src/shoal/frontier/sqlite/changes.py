@@ -19,7 +19,7 @@ import msgspec
 
 from shoal.frontier.sqlite.packing import pack_ints, unpack_ints
 from shoal.frontier.sqlite.quarantine import ADD as _QUARANTINE
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.lane import HostState

@@ -19,7 +19,7 @@ from shoal.frontier.sqlite.seen import SeenSet
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from shoal.model.errors import Rejected
 from shoal.model.page import Response
 from shoal.model.settings import Settings
 from shoal.model.url import host_key
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 _KINDS = "status, header, text and selector"
 _AND = re.compile(r"\s+and\s+(?=(?:status|header|text|selector)\s*:)")

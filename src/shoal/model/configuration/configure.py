@@ -24,7 +24,7 @@ from shoal.model.pace import PaceBy
 from shoal.model.sandbox import SandboxMode
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

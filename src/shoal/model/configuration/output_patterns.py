@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from shoal.model.errors import Rejected
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_OUTPUT_CHARS = 4_096
 _MAX_NAME_BYTES = 240  # of a file: 255 for most file systems, less the endings of the files beside it

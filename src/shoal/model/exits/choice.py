@@ -17,7 +17,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from shoal.model.exits.exit import SESSION_CHARS, Exit
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class Rotation(StrEnum):

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from shoal.model.errors import Rejected
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 SCHEMES = ("http", "https", "socks5")
 _ALIASES = {"socks5h": "socks5"}

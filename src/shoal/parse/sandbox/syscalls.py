@@ -6,7 +6,7 @@ table was written.
 
 import platform
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 LAST = 450
 

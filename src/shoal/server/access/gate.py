@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 from shoal.model.api.problem import ApiError
 from shoal.model.api.roles import Role
-from shoal.model.values import dataclass
 from shoal.server.access.rate_limit import Rate, RateLimiter
 from shoal.server.access.tokens import Holder, TokenBook, digest_of
+from shoal.values import dataclass
 
 COOKIE = "shoal_session"
 CSRF = "x-shoal-csrf"

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_KEYS = 10_000
 

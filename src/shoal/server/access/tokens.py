@@ -17,7 +17,7 @@ import msgspec
 
 from shoal.model.api.roles import Role
 from shoal.model.errors import Misconfigured
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

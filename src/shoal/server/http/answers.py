@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Generic, TypeVar
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 T = TypeVar("T")
 

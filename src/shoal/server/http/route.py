@@ -8,8 +8,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
 from shoal.model.api.roles import Role
-from shoal.model.values import dataclass
 from shoal.server.http.answers import TypedAnswer
+from shoal.values import dataclass
 
 MAX_BODY_BYTES = 1 << 20
 

@@ -7,7 +7,6 @@ from dataclasses import field
 
 from shoal.model.errors import ShoalError
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.server.access.gate import AccessGate
 from shoal.server.state.events import SnapshotFeed
 from shoal.services.idempotency import IdempotentRequests, open_requests
@@ -18,6 +17,7 @@ from shoal.services.live.searches import TraceSearches
 from shoal.services.remote.downloads import AT_ONCE
 from shoal.services.remote.processes import CrawlProcesses
 from shoal.services.scraping.scrape import Scraper
+from shoal.values import dataclass
 
 READY_TTL_S = 2.0  # for which the store is not asked again
 READY_TIMEOUT_S = 5.0

@@ -6,10 +6,10 @@ import msgspec
 
 from shoal.model.alert import MAX_RECENT, Alert, AlertBook, AlertKind
 from shoal.model.settings import AlertSettings
-from shoal.model.values import dataclass
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.observation import Observation
 from shoal.services.alerts.window import Window
+from shoal.values import dataclass
 
 MAX_OPEN = 200
 AT_ONCE = frozenset(  # events and what was counted over the window: waiting adds nothing

@@ -6,9 +6,9 @@ from dataclasses import field
 
 from shoal.engine.fetch_log.meter import FailingHost
 from shoal.frontier.results import HostView
-from shoal.model.values import dataclass
 from shoal.services.inspect.status import StoreStatus
 from shoal.stores.contract.monitoring import StoreRoom
+from shoal.values import dataclass
 from shoal.worker.figures import WorkerFigures, current_figures
 
 

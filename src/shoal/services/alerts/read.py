@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from shoal.model.alert import Alert, AlertBook, read_book
 from shoal.model.settings import AlertSettings
-from shoal.model.values import dataclass
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.evaluate import apply_conditions
 from shoal.services.alerts.gather import StoredHosts, gather
@@ -14,6 +13,7 @@ from shoal.services.alerts.window import Window
 from shoal.stores.contract.monitoring import ALERTS
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from shoal.model.printable import printable
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 WIDTH, HEIGHT = 920, 240
 LEFT, RIGHT, TOP, BOTTOM = 84, 12, 12, 28

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shoal.model.values import dataclass
 from shoal.services.analysis.query import LogDatabase
+from shoal.values import dataclass
 
 MAX_BINS = 120  # points of a chart over time
 MAX_ROWS = 15  # of a list

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.archive.fetch_log import FetchLogReader
 from shoal.model.errors import Misconfigured
-from shoal.model.values import dataclass
 from shoal.sinks import csv_safety
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -20,12 +20,12 @@ from shoal.fetch.exits.ledger import crawl_key, read_spending
 from shoal.model.errors import Misconfigured
 from shoal.model.exits.spending import Spending, add_costs
 from shoal.model.format import count, duration, plural, size
-from shoal.model.values import dataclass
 from shoal.services.analysis.charts import Bar, Series, bar_chart, text, time_chart
 from shoal.services.analysis.figures import Figures, Group, Share, read_figures
 from shoal.services.analysis.query import open_log
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

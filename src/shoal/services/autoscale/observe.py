@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from shoal.frontier.results import HostQueue
 from shoal.model.errors import Misconfigured
 from shoal.model.exits.health import is_out
-from shoal.model.values import dataclass
 from shoal.services.autoscale.rules import StageLoad, slot_rate
 from shoal.services.inspect.capacity import host_rate
 from shoal.services.inspect.status import StoreStatus, read_status
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 MAX_HOSTS = 20_000  # whose pace is read; with more, it is not what limits a fleet
 ENDED = ("done", "gone", "dead", "filtered")

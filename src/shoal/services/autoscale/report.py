@@ -5,9 +5,9 @@ import math
 import time
 from collections.abc import AsyncIterator
 
-from shoal.model.values import dataclass
 from shoal.services.autoscale.observe import Observer, observe
 from shoal.services.autoscale.rules import Recent, ScaleRules, StageLoad, Wanted, stabilize, wanted_workers
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

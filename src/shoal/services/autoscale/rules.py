@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from shoal.model.format import count, duration, plural
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 USUAL_LATENCY_S = 0.5  # of a request, where none was measured
 USUAL_SLOTS = 64  # of a worker

@@ -19,9 +19,9 @@ from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRef
 from shoal.model.url import canonical
-from shoal.model.values import dataclass
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 __all__ = [
     "DeadLetter",

@@ -6,8 +6,8 @@ import msgspec
 
 from shoal.frontier.results import HostView
 from shoal.model.errors import Misconfigured
-from shoal.model.values import dataclass
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 __all__ = ["ClearHost", "HostView", "SetHost", "host_json", "refresh_robots", "set_host", "show_host"]
 

@@ -15,12 +15,12 @@ from shoal.fetch.browser.chromium import find_program, missing_program, open_chr
 from shoal.model.errors import ShoalError
 from shoal.model.limits import ParseLimits
 from shoal.model.settings import BrowserSettings
-from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool
 from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.spider.source import PlainSpider
 from shoal.stores.contract.checks import StoreHealth
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ Q / (capacity - inflow), and never if the inflow is as high as the capacity.
 import math
 from collections.abc import Sequence
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 GB = 1e9
 

@@ -12,7 +12,7 @@ from shoal.fetch.levels import can_impersonate
 from shoal.model.exits.spending import GB
 from shoal.model.levels.ladder import LADDER
 from shoal.model.levels.learned import pattern_of_level
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_ROWS = 10_000
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from shoal.archive.fetch_log import LoggedAttempt
 from shoal.frontier.results import RequestHistory
 from shoal.model.page import PageRecord, PageRef
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 PHASES = ("queue", "dns", "connect", "tls", "first_byte", "body")
 ENDS = ("done", "gone", "dead", "filtered")

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Protocol
 
 from shoal.frontier.results import HostQueue
-from shoal.model.values import dataclass
 from shoal.services.inspect.bottlenecks import MIN_SLOW
 from shoal.services.inspect.status import CrawlStatus, StoreStatus, read_status
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 __all__ = ["HostQueue", "Overview", "StoreMonitor", "bottleneck_of", "count_held", "slowest", "watch_store"]
 

@@ -9,7 +9,6 @@ from shoal.frontier.results import CrawlStats
 from shoal.model.errors import Misconfigured
 from shoal.model.exits.spending import GB, RESIDENTIAL, Spending, cheaper_kind
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.services.inspect.capacity import (
     Forecast,
     HostLoad,
@@ -21,6 +20,7 @@ from shoal.services.inspect.capacity import (
 )
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store, store_exists
+from shoal.values import dataclass
 
 __all__ = [
     "CrawlStats",

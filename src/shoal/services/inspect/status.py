@@ -25,13 +25,13 @@ from shoal.model.exits.spending import Spending
 from shoal.model.failure import FailureClass
 from shoal.model.levels.learned import HostLevels
 from shoal.model.quarantine import QuarantinedEntry
-from shoal.model.values import dataclass
 from shoal.services.control.levels import read_levels
 from shoal.sinks.names import public_name
 from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools
 from shoal.stores.contract.monitoring import ALERTS
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store, public_address
+from shoal.values import dataclass
 from shoal.worker.figures import WorkerFigures, read_figures
 
 __all__ = ["CrawlStatus", "FleetStatus", "Heartbeat", "Stage", "StoreStatus", "read_status", "status"]

@@ -29,7 +29,6 @@ from shoal.model.page import PageRecord, Rendered
 from shoal.model.request import FINGERPRINT_KEY, Link, Request
 from shoal.model.spider_versions import KEY, Reparse, SpiderVersion, SpiderVersions
 from shoal.model.url import canonical, host_key, join
-from shoal.model.values import dataclass
 from shoal.services.inspect.logged import (
     PHASES,
     Parse,
@@ -43,6 +42,7 @@ from shoal.services.inspect.status_json import change_json
 from shoal.stores.contract.pages import CrawlPages, PageFilter, is_parsed
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 __all__ = [
     "PHASES",

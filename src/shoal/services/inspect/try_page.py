@@ -15,10 +15,10 @@ from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.url import canonical
-from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.inspect.one_page import fetch_page, page_task, reason_of
 from shoal.spider.source import SpiderDescription, SpiderSource
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

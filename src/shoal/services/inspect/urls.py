@@ -15,10 +15,10 @@ from shoal.archive.errors import PageUnreadable
 from shoal.frontier.results import STATES, ListedRequest
 from shoal.model.request import trace_id
 from shoal.model.url import host_key
-from shoal.model.values import dataclass
 from shoal.stores.contract.pages import PageFilter
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 __all__ = ["STATES", "ListedRequest", "UrlFilter", "UrlList", "listed_json", "page_of_urls"]
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from shoal.model.quarantine import QuarantinedEntry
-from shoal.model.values import dataclass
 from shoal.stores.contract.store import OutputState, Store, select_crawls
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 MAX_UNREADABLE = 20  # entries in quarantine that are listed one by one
 REMEDY = "put it back from a copy, or write the items again: shoal reparse SPIDER --commit --out NEW"

@@ -3,8 +3,8 @@
 import math
 from enum import StrEnum
 
-from shoal.model.values import dataclass
 from shoal.services.inspect.capacity import concurrency_needed, traffic_cost
+from shoal.values import dataclass
 
 DAY_S = 86_400.0
 MONTH_DAYS = 30

@@ -8,7 +8,7 @@ from dataclasses import field
 from shoal.archive.fetch_log import LoggedAttempt
 from shoal.model.api.live import AttemptLine, GraphEdge, GraphNode, HostGraph
 from shoal.model.request import trace_id
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_LATEST = 200  # attempts that are kept whole
 MAX_HOSTS = 5_000  # with figures, in each of two windows

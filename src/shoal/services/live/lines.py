@@ -9,13 +9,13 @@ from shoal.frontier.results import HostQueue
 from shoal.model.alert import Alert
 from shoal.model.api.live import AlertLine, CrawlLine, ExitLine, HostLine
 from shoal.model.format import duration
-from shoal.model.values import dataclass
 from shoal.services.inspect.bottlenecks import MIN_SLOW, host_remark
 from shoal.services.inspect.monitor import bottleneck_of, count_held, seconds_left
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
 from shoal.services.live.attempts import RecentFigures
 from shoal.services.live.speeds import ended_of, is_due
 from shoal.services.proxies import ExitState, exit_json
+from shoal.values import dataclass
 
 # The words of `shoal status` for the states of a request; docs/glossary.md has both.
 AHEAD = {"waiting": ("waiting",), "to retry": ("delayed",), "in progress": ("leased", "parsing")}

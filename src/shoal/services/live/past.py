@@ -12,9 +12,9 @@ from dataclasses import field
 
 from shoal.model.api.live import HistoryFigures
 from shoal.model.errors import ShoalError
-from shoal.model.values import dataclass
 from shoal.services.analysis.figures import Figures, read_figures
 from shoal.services.analysis.query import open_log
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

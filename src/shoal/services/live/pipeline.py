@@ -15,9 +15,9 @@ import msgspec
 from shoal.model.alert import Alert, AlertKind
 from shoal.model.api.live import STAGES, PipelinePicture, StageCause, StageFigures
 from shoal.model.format import count, duration, plural, size
-from shoal.model.values import dataclass
 from shoal.services.inspect.bottlenecks import Bottleneck, beyond_alerts, find_bottlenecks, of_hosts
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
+from shoal.values import dataclass
 
 QUIET_S = 20.0  # a stage with work that passes nothing for this long is stalled
 _STALLS = frozenset({"workers", "role", "output", "exits", "stage"})

@@ -32,7 +32,6 @@ from shoal.model.api.live import (
 from shoal.model.api.problem import ApiError
 from shoal.model.errors import DataFault, ShoalError
 from shoal.model.settings import AlertSettings
-from shoal.model.values import dataclass
 from shoal.services.alerts.read import read_alerts
 from shoal.services.inspect.monitor import SlowHosts
 from shoal.services.inspect.status import StoreStatus, read_status
@@ -44,6 +43,7 @@ from shoal.services.live.pipeline import Speeds, draw_picture, unavailable_pictu
 from shoal.services.live.speeds import CrawlSpeeds, SpeedMeter, StoreTotals, attempts_of, totals_of
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store, public_address, store_exists
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

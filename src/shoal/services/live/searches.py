@@ -11,8 +11,8 @@ from dataclasses import field
 
 from shoal.model.api.live import TraceList
 from shoal.model.errors import ShoalError, Unavailable
-from shoal.model.values import dataclass
 from shoal.services.inspect.trace import trace, trace_json
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ import msgspec
 
 from shoal.model.api.problem import ApiError
 from shoal.model.errors import Misconfigured
-from shoal.model.values import dataclass
 from shoal.services.item_file import is_item_file, stored_length
 from shoal.sinks.names import public_name
 from shoal.sinks.registry import resolve
@@ -22,6 +21,7 @@ from shoal.stores.contract.pages import ItemNeeds, readable_outputs
 from shoal.stores.contract.places import Places
 from shoal.stores.contract.store import require_crawl
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 CHUNK_BYTES = 256 * 1024
 MAX_SCANNED_BYTES = 16 << 20  # by one call

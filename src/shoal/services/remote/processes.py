@@ -18,7 +18,6 @@ from shoal.model.api.submission import CrawlSubmission, SubmittedCrawl
 from shoal.model.configuration.crawl_definition import CrawlDefinition, command_arguments
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.services.child_command import (
     CommandResult,
     end_command,
@@ -36,6 +35,7 @@ from shoal.services.remote.submission import (
 )
 from shoal.stores.contract.store import StoreBusy
 from shoal.stores.open import open_store, store_exists
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from shoal.model.generations.page_history import PageFate, PageHistory
 from shoal.model.page import Item
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 _PLACE = re.compile(r"[0-9a-f]{16}(?:-[a-z_]+)?-\d+")  # a key that names a page and a place on it
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 EXAMPLES = 3  # of each kind of change
 

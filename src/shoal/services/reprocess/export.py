@@ -19,7 +19,6 @@ from shoal.archive.warc import RecordIds, warcinfo_record
 from shoal.model.errors import Misconfigured
 from shoal.model.page import Item
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.services.reprocess.atomic_output import replacing, replacing_items
 from shoal.services.reprocess.choice import choose_crawl, refuse_own_output
 from shoal.services.reprocess.reparse import ReparsePlan, reparse
@@ -30,6 +29,7 @@ from shoal.spider.source import SpiderSource
 from shoal.stores.contract.crawl_record import spider_source
 from shoal.stores.contract.pages import CrawlPages, ItemNeeds, ItemSource, PageEntry, PageFilter
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 WARC = ".warc.gz"
 ARCHIVE = "archive"  # instead of an output: the pages of the crawl

@@ -12,11 +12,11 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.generations.page_history import PageFate, PageHistory, read_history
 from shoal.model.page import PageRef
 from shoal.model.request import trace_id
-from shoal.model.values import dataclass
 from shoal.services.reprocess.choice import choose_crawl
 from shoal.services.reprocess.compare import ItemChange, ItemComparison, UrlChange, compare_url
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 __all__ = ["Generation", "GenerationDiff", "ItemChange", "UrlChange", "diff_generations", "diff_json"]
 

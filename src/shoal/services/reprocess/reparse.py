@@ -29,7 +29,6 @@ from shoal.model.request import Request
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
 from shoal.model.spider_versions import Reparse
-from shoal.model.values import dataclass
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.reprocess.atomic_output import AtomicOutput, replacing_items
 from shoal.services.reprocess.choice import choose_crawl, refuse_own_output
@@ -47,6 +46,7 @@ from shoal.stores.contract.pages import (
 )
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
+from shoal.values import dataclass
 
 MAX_PAGES = 256  # between reading and comparing
 MAX_BODY_BYTES = 64 << 20

@@ -23,13 +23,13 @@ from shoal.model.configuration.crawl_definition import CrawlDefinition, command_
 from shoal.model.configuration.output_patterns import is_address
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.sandbox import SandboxMode
-from shoal.model.values import dataclass
 from shoal.services.child_command import end_command, spawn_command, wait_for_end
 from shoal.services.schedules.scheduler import Started
 from shoal.services.seed_query import query_name
 from shoal.sinks.names import STDOUT, keep_slash
 from shoal.stores.contract.schedules import Overlap, RunState, Schedule, ScheduledRun
 from shoal.stores.contract.store import Store
+from shoal.values import dataclass
 
 TICK = "{tick}"  # in an argument: the time of the tick
 RETRY_S = 2.0  # before a folder that another crawl owns is tried again

@@ -9,9 +9,9 @@ import msgspec
 
 from shoal.model.configuration.crawl_definition import parse_command
 from shoal.model.errors import Misconfigured
-from shoal.model.values import dataclass
 from shoal.services.schedules.rules import check_schedule, delay_of, ticks_after
 from shoal.stores.contract.schedules import Missed, Overlap, Schedule, ScheduleState, StoredSchedules
+from shoal.values import dataclass
 
 __all__ = [
     "KnownSchedule",

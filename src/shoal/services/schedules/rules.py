@@ -14,7 +14,6 @@ from cronsim import CronSim, CronSimError
 from shoal.model.configuration.crawl_definition import command_arguments
 from shoal.model.errors import Misconfigured
 from shoal.model.printable import name_fault
-from shoal.model.values import dataclass
 from shoal.stores.contract.schedules import (
     OPEN,
     Missed,
@@ -24,6 +23,7 @@ from shoal.stores.contract.schedules import (
     ScheduledRun,
     ScheduleState,
 )
+from shoal.values import dataclass
 
 CLAIM_S = 60.0  # after which another scheduler starts a claimed run again
 LATE_S = 60.0  # after which a tick counts as missed

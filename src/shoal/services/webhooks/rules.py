@@ -8,7 +8,7 @@ import msgspec
 
 from shoal.model.alert import Alert
 from shoal.model.api.webhooks import WebhookEvent
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 MAX_ATTEMPTS = 12  # the last one comes nine hours after the first
 FIRST_RETRY_S = 5.0

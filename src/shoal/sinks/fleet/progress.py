@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shoal.model.errors import Rejected, ShoalError
-from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient, key_names
 from shoal.sinks.drafts import place_of
 from shoal.sinks.fleet.checkpointed import read_position
@@ -17,6 +16,7 @@ from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import recount
 from shoal.sinks.registry import resolve
+from shoal.values import dataclass
 
 _BATCH_ENTRIES = 100  # entries of each shard that are read at once
 _unpack = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode

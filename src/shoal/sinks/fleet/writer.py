@@ -48,7 +48,6 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.page import Item
-from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.quarantine import Quarantine, UnreadableEntry
@@ -60,6 +59,7 @@ from shoal.sinks.fleet.checkpointed import WriterPosition, decode_position, open
 from shoal.sinks.fleet.election import TERM_S, Election
 from shoal.sinks.names import public_name
 from shoal.sinks.registry import resolve
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

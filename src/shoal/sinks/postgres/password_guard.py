@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from asyncpg import connect_utils, protocol
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 _VERIFIED = frozenset({"verify-ca", "verify-full"})
 _MAX_LOGIN_BYTES = 1 << 20

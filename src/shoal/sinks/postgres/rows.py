@@ -7,8 +7,8 @@ import msgspec
 
 from shoal.model.limits import MIB
 from shoal.model.page import Item
-from shoal.model.values import dataclass
 from shoal.sinks.columns import decode_item
+from shoal.values import dataclass
 
 MAX_ITEM_BYTES = 256 * MIB - 1  # of a jsonb value; the server closes a connection for a message beyond 1 GiB
 _MAX_KEY_BYTES = 2000  # an entry of a B-tree has at most 2704

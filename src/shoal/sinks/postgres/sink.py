@@ -35,7 +35,6 @@ import msgspec
 
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.page import Item
-from shoal.model.values import dataclass
 from shoal.sinks.contract import LastFlush
 from shoal.sinks.files import altered_output, changed_output, foreign_output
 from shoal.sinks.names import canonical_name
@@ -53,6 +52,7 @@ from shoal.sinks.postgres.sql import (
     UNDO,
     UPSERT,
 )
+from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

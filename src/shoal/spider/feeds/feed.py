@@ -11,11 +11,11 @@ from itertools import chain
 from operator import itemgetter
 
 from shoal.model.failure import Failure, FailureClass
-from shoal.model.values import dataclass
 from shoal.spider.feeds.xml_records import UnexpectedDocument, XmlField, XmlRecord, read_records
 from shoal.spider.feeds.xml_tokens import MaliciousXml
 from shoal.spider.text.dates import parse_date
 from shoal.spider.text.decoding import decode
+from shoal.values import dataclass
 
 FEED_ROOTS = frozenset({"rss", "rdf", "feed", "channel"})
 FEED_RECORDS = frozenset({"item", "entry"})

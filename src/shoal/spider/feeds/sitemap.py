@@ -15,13 +15,13 @@ from isal import igzip_lib
 
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import KIB, MIB, LinkLimits
-from shoal.model.values import dataclass
 from shoal.spider.feeds.feed import FEED_FIELDS, FEED_RECORDS, FEED_ROOTS, read_entry
 from shoal.spider.feeds.xml_records import UnexpectedDocument, XmlRecord, read_records
 from shoal.spider.feeds.xml_tokens import MaliciousXml
 from shoal.spider.text.dates import parse_date
 from shoal.spider.text.decoding import declared_encoding
 from shoal.spider.text.encodings import UTF_8, decode_pieces
+from shoal.values import dataclass
 
 _PIECE_BYTES = 64 * KIB
 _GZIP = b"\x1f\x8b"

@@ -9,8 +9,8 @@ from dataclasses import field
 from functools import lru_cache
 
 from shoal.model.limits import KIB
-from shoal.model.values import dataclass
 from shoal.spider.feeds.xml_tokens import MaliciousXml, tokenize, unescape
+from shoal.values import dataclass
 
 _MAX_TEXT_CHARS = 64 * KIB  # of one field
 _MAX_FIELDS = 1000  # of one record

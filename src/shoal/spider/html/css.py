@@ -18,7 +18,7 @@ import cssselect
 from cssselect.parser import CombinedSelector, Element, FunctionalPseudoElement
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, SelectolaxError
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 # One for all pages: `tree.css` would build one per page, which costs as much as two queries.
 lexbor_selector = LexborCSSSelector()  # type: ignore[no-untyped-call]

@@ -11,9 +11,9 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.model.request import NORMAL, Request
-from shoal.model.values import dataclass
 from shoal.spider.html.css import lexbor_selector
 from shoal.spider.html.form_body import encode_entries, form_encoding, with_entries_as_query
+from shoal.values import dataclass
 
 MAX_LISTED = 20  # names in an error message
 

@@ -8,9 +8,9 @@ from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.request import Request
 from shoal.model.url import join
-from shoal.model.values import dataclass
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.selector import Selector, SelectorList, TextSelector
+from shoal.values import dataclass
 
 AGENT = "shoal"  # our name in robots meta tags and X-Robots-Tag headers
 _WITH_VALUE = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")

@@ -18,9 +18,9 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.model.errors import Misconfigured
 from shoal.model.limits import MIB
 from shoal.model.url import resolver
-from shoal.model.values import dataclass
 from shoal.spider.metadata.page_metadata import read_metadata
 from shoal.spider.text.dates import parse_date
+from shoal.values import dataclass
 
 _MAX_HTML_CHARS = 8 * MIB  # no article is longer, and not all heuristics are linear
 

@@ -10,12 +10,12 @@ from selectolax.lexbor import LexborHTMLParser
 
 from shoal.model.limits import KIB
 from shoal.model.url import resolver
-from shoal.model.values import dataclass
 from shoal.spider.html.canonical import canonical_link
 from shoal.spider.html.links import base_url
 from shoal.spider.metadata.json_ld import iter_objects, read_json_ld
 from shoal.spider.metadata.microdata import MicrodataItem, read_microdata
 from shoal.spider.text.dates import parse_date
+from shoal.values import dataclass
 
 _MAX_METAS = 1000
 _MAX_SCRIPTS = 200

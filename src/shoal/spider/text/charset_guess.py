@@ -17,8 +17,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
-from shoal.model.values import dataclass
 from shoal.spider.text.encodings import UTF_16BE, UTF_16LE, decode_with, decoding_table
+from shoal.values import dataclass
 
 _SAMPLE_BYTES = 32 * 1024
 _HIGH_BYTES = 4 * 1024  # of the sample without ASCII

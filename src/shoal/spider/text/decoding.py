@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import lru_cache
 
-from shoal.model.values import dataclass
 from shoal.spider.text.charset_guess import guess_charset
 from shoal.spider.text.encodings import (
     UTF_8,
@@ -29,6 +28,7 @@ from shoal.spider.text.encodings import (
     encoding_for_label,
     is_single_byte,
 )
+from shoal.values import dataclass
 
 _PRESCAN_BYTES = 4096  # the standard's 1,024 miss pages that start with scripts
 _PLAIN_META_BYTES = 1024

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 class Grade(StrEnum):

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.model.values import dataclass
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.exits import StoredExits
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.levels import StoredLevels
+from shoal.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from shoal.model.configuration.output_patterns import check_path, is_address, is_below, matches_address
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.values import dataclass
 from shoal.sinks.names import canonical_name
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
+from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

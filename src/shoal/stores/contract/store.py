@@ -15,7 +15,6 @@ from shoal.frontier.results import Audit, HostView
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.model.quarantine import QuarantinedEntry
-from shoal.model.values import dataclass
 from shoal.stores.contract.api_records import ApiRecords
 from shoal.stores.contract.changes import StoreChanges
 from shoal.stores.contract.crawl_record import CrawlRecord
@@ -27,6 +26,7 @@ from shoal.stores.contract.levels import StoredLevels
 from shoal.stores.contract.monitoring import StoredMonitoring, StoreRoom
 from shoal.stores.contract.pages import CrawlPages
 from shoal.stores.contract.schedules import StoredSchedules
+from shoal.values import dataclass
 
 if TYPE_CHECKING:
     from shoal.fetch.gate import SendGate

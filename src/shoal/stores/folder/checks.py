@@ -7,9 +7,9 @@ from pathlib import Path
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import ShoalError
 from shoal.model.limits import MIB
-from shoal.model.values import dataclass
 from shoal.stores.contract.checks import Check, Grade, StoreHealth, check
 from shoal.stores.folder.directory import StoreFolder
+from shoal.values import dataclass
 
 MAX_WAL_BYTES = 512 * MIB  # checkpoints keep the log at some 64 MiB unless a reader prevents them
 

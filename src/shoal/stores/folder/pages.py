@@ -25,7 +25,6 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRecord
 from shoal.model.request import trace_id
 from shoal.model.settings import Settings
-from shoal.model.values import dataclass
 from shoal.sinks.recount import outputs, recount
 from shoal.stores.contract.checkpoints import sinks_key
 from shoal.stores.contract.pages import (
@@ -37,6 +36,7 @@ from shoal.stores.contract.pages import (
     readable_outputs,
 )
 from shoal.stores.folder.directory import StoreFolder
+from shoal.values import dataclass
 
 MAX_PAGE_PROBLEMS = 20  # reported one by one
 

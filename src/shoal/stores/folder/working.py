@@ -13,13 +13,13 @@ from shoal.fetch.shared_gate import SharedGate
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model.errors import Unavailable
 from shoal.model.pace import AddressPace
-from shoal.model.values import dataclass
 from shoal.stores.contract.store import Stay, StoreBusy
 from shoal.stores.folder.control_socket import accept_commands
 from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.folder.guests.frontier import GuestFrontier
 from shoal.stores.folder.guests.server import Guests
 from shoal.stores.folder.joining import join_owner, process_name
+from shoal.values import dataclass
 
 RETRY_S = 0.05  # between two attempts to own a folder or to join its owner
 

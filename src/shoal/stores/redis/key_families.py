@@ -22,8 +22,8 @@ from shoal.model.page import Item, PageRecord
 from shoal.model.request import unpack
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
-from shoal.model.values import dataclass
 from shoal.stores.contract.heartbeat import Heartbeat
+from shoal.values import dataclass
 
 Check = Callable[[bytes, bytes], object]  # member or field, and value
 

@@ -33,7 +33,6 @@ from shoal.model.page import PageRecord, PageRef
 from shoal.model.request import FINGERPRINT_KEY, request_fingerprint
 from shoal.model.settings import Settings
 from shoal.model.url import host_key
-from shoal.model.values import dataclass
 from shoal.redis_client import RedisClient
 from shoal.sinks.fleet.progress import ever_written, output_progress
 from shoal.sinks.names import canonical_name
@@ -48,6 +47,7 @@ from shoal.stores.contract.pages import (
 )
 from shoal.stores.contract.places import NO_SERVERS
 from shoal.stores.contract.record_reader import settings_of
+from shoal.values import dataclass
 
 YIELD_EVERY = 64  # records between two turns of the event loop
 NOT_COUNTED = "pages in the archive: a fleet keeps no record of those that are done; --deep goes through them"

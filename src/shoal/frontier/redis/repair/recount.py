@@ -12,7 +12,7 @@ from shoal.frontier.redis.repair.scan import PlaceScan
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scan import BATCH
 from shoal.model.failure import FailureClass
-from shoal.model.values import dataclass
+from shoal.values import dataclass
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shoal.model import values
+from shoal import values
 
 DEFINE: dict[str, Callable[..., Any]] = {"ours": values.dataclass, "standard": dataclasses.dataclass}
 
