@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from shoal.frontier.results import HostView
 from shoal.frontier.rules import HostRecord, applied_pace
-from shoal.model.adaptive_delay import Signal, SlowdownRules, next_slow_factor
+from shoal.model.adaptive_delay import NEIGHBOURS, Signal, SlowdownRules, neighbours_served, next_slow_factor
 from shoal.model.pace import Pace, clamp, next_turn, take
 
 
@@ -118,6 +118,15 @@ class Governor:
         changed = slow != self.record.slow
         self.record.slow = slow
         return changed
+
+    def serves_others(self, signal: Signal) -> bool:
+        """Return whether the host serves most requests other than one that failed with `signal`."""
+        return neighbours_served(self.responses or "0" * min(self._normal, NEIGHBOURS), signal)
+
+    def clear_slowdown(self) -> None:
+        """Forget the latest responses and the slow factor; the caller updates the pace."""
+        self.record.slow = 1.0
+        self.responses, self._normal = "", 0
 
     def set_back(self, now: float) -> None:
         """Limit the wait to what the pace allows at `now`: the clock was set back."""

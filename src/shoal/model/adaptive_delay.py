@@ -3,14 +3,21 @@
 Every response, or the lack of one, is a signal with a weight. A governor keeps the signals of the latest
 responses, one digit each, the oldest first. The weighted share of trouble among them gives a throttle
 P = 1 - e^(-share / threshold). Each trouble multiplies the interval by up to 1 + `STEP` * weight * P, more if
-several follow one another; each normal response shortens it a little, and the more of them follow one
-another, the faster. So the pace settles where about `threshold` of the responses are trouble: close to what
-the host allows, from below. `find_spike` says which kind of trouble prevails, and which remedy fits it.
+several follow one another. Trouble that came once, in one run, is over when it ends: each normal response
+then adds `RECOVERY` of the configured pace. If it has come back within the window, the host has a limit: each
+normal response then shortens the interval a little, the faster the more of them follow one another. So the
+pace settles where about `threshold` of the responses are trouble: close to what the host allows, from below.
+`find_spike` says which kind of trouble prevails, and which remedy fits it.
+
+A request that is refused again while its neighbours are served says nothing about the host
+(`neighbours_served`). It is not recorded here: it is charged to the request, and the host neither slows down
+nor rests for it. A host that limits us also refuses requests that it has not refused before.
 
 The Redis scripts have the same digits, weights and rule (`hosts.lua`); `tests/contract` compares them.
 """
 
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -173,6 +180,9 @@ class UsualTimes:
         return late
 
 
+NEIGHBOURS = 10  # latest responses of a host that tell whether it serves other requests
+LONE_LIMITS = 2  # responses of 429 and 503 in the window that may be answers of single URLs
+RECOVERY = 0.02  # of the configured pace: what a normal response adds after trouble that came once
 STEP = 0.05  # how much one trouble alone lengthens the interval
 MAX_RUN = 5  # troubles in a row lengthen it by up to this many steps each
 RECOVERY_RUN = 10  # normal responses in a row after which recovery has its nominal speed: STEP * threshold
@@ -207,6 +217,9 @@ def next_slow_factor(slow: float, window: str, interval: float, rules: SlowdownR
     signal = int(window[-1])
     weight = WEIGHTS[signal]
     if weight == 0:
+        if trouble_runs(window) <= 1:
+            slow = 1 / (1 / slow + RECOVERY)
+            return 1.0 if slow < NEARLY_USUAL else round(slow, 6)
         run = min(len(window) - len(window.rstrip("0")), MAX_NORMAL_RUN)
         slow /= 1 + STEP * rules.threshold * run / RECOVERY_RUN
         return 1.0 if slow < NEARLY_USUAL else round(slow, 6)
@@ -217,7 +230,29 @@ def next_slow_factor(slow: float, window: str, interval: float, rules: SlowdownR
     longer = round(slow * (1 + STEP * weight * throttle * run), 6)
     if signal == Signal.RATE_LIMITED:
         return longer
-    return max(slow, min(longer, 1 + rules.reach))
+    # Where most requests are served, a section may be closed: the reach applies to the share that is not.
+    closed = 1 - window.count("0") / len(window)
+    return max(slow, min(longer, round(1 + rules.reach * closed, 6)))
+
+
+def trouble_runs(window: str) -> int:
+    """Return how often trouble began after a normal response."""
+    return len(_BEGINS.findall(window))
+
+
+_BEGINS = re.compile("0[1-7]")
+
+
+def neighbours_served(window: str, signal: Signal) -> bool:
+    """Return whether a host serves most requests other than the one that failed with `signal`.
+
+    A host that has answered more than `LONE_LIMITS` of its latest requests with 429 or 503 has a limit.
+    """
+    if signal == Signal.RATE_LIMITED and window.count("2") > LONE_LIMITS:
+        return False
+    latest = window[-NEIGHBOURS:]
+    served = latest.count("0") + latest.count("7")
+    return len(latest) > 0 and 2 * served >= len(latest)
 
 
 def trouble_share(window: str) -> float:

@@ -8,7 +8,7 @@ that they follow is in `frontier/__init__.py`.
 from heapq import heappush
 from typing import assert_never
 
-from shoal.frontier.rules import band, host_signal
+from shoal.frontier.rules import band, host_signal, is_refused_alone
 from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
@@ -47,10 +47,18 @@ def settle(
     end_lease(state, held, changes)
     if not settlement.sent:
         host.return_turn(held.batch.token, held.interval)
-    if (signal := host_signal(settlement)) is not None and host.record_response(signal):
+    signal, row = host_signal(settlement), held.row
+    alone = is_refused_alone(
+        signal,
+        attempts=row.attempts,
+        crashes=row.crashes,
+        rests=row.rests,
+        serves_others=host.serves_others,
+    )
+    if signal is not None and not alone and host.record_response(signal):
         host.update_pace()
         changes.hosts.add(host)
-    _apply(state, settlement, held, changes, now)
+    _apply(state, settlement, held, changes, now, alone=alone)
     if settlement.lease.request.headers or settlement.lease.request.body:
         changes.erase_removed(held.row.id)
     if host.open and (not was_open or host.ready < ready):
@@ -58,7 +66,13 @@ def settle(
 
 
 def _apply(
-    state: FrontierState, settlement: Settlement, held: HeldLease, changes: Changes, now: float
+    state: FrontierState,
+    settlement: Settlement,
+    held: HeldLease,
+    changes: Changes,
+    now: float,
+    *,
+    alone: bool,
 ) -> None:
     row, crawl, host = held.row, held.lane.crawl, held.lane.host
     counts = crawl.counts
@@ -90,12 +104,13 @@ def _apply(
             host.failures += 1
             counts.retries += 1
             log_attempt(crawl, row.fp, retry.failure, changes, now, elapsed=settlement.elapsed)
-            if retry.rest > 0:
+            is_charged = retry.charged or alone
+            if retry.rest > 0 and not alone:
                 host.rest(now + retry.rest)
                 changes.hosts.add(host)
             charged = row._replace(
-                attempts=row.attempts + retry.charged,
-                rests=row.rests + (not retry.charged),
+                attempts=row.attempts + is_charged,
+                rests=row.rests + (not is_charged),
                 first_at=first_leased(held),
             )
             lane = _next_lane(state, held, retry.instead, changes)
@@ -179,7 +194,7 @@ def die(
             failure.failure_class.value,
             failure.text,
             failure.status,
-            row.attempts + 1,
+            row.attempts + 1 + row.rests,
             crashes,
             first_leased(held),
             now,
@@ -271,7 +286,7 @@ def _parsing_row(held: HeldLease, page: PageRecord) -> tuple[object, ...]:
         held.lane.id,
         row.fp,
         row.priority,
-        row.attempts + 1,
+        row.attempts + 1 + row.rests,
         row.crashes,
         first_leased(held),
         held.batch.holder,

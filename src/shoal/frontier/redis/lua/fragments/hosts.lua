@@ -263,8 +263,9 @@ local function rest_host(host, until_instant)
 end
 
 -- The signals of responses, and the numbers of `model/adaptive_delay.py`.
-local NORMAL, RATE_LIMITED = 0, 2
+local NORMAL, RATE_LIMITED, LATE = 0, 2, 7
 local WEIGHTS = {1, 1, 1, 0.5, 0.5, 0.5, 0.25}
+local NEIGHBOURS, LONE_LIMITS, RECOVERY = 10, 2, 0.02
 local STEP, MAX_RUN, RECOVERY_RUN, MAX_NORMAL_RUN, NEARLY_USUAL = 0.05, 5, 10, 100, 1.005
 
 local function trouble_share(responses)
@@ -287,6 +288,11 @@ end
 local function next_slow_factor(slow, responses, interval, rules)
   local signal = byte(responses, #responses) - 48
   if signal == NORMAL then
+    local _, runs = string.gsub(responses, '0[1-7]', '')
+    if runs <= 1 then
+      slow = 1 / (1 / slow + RECOVERY)
+      return slow < NEARLY_USUAL and 1 or tonumber(format('%.6f', slow))
+    end
     local run = last_run(responses, true, MAX_NORMAL_RUN)
     slow = slow / (1 + STEP * rules.threshold * run / RECOVERY_RUN)
     return slow < NEARLY_USUAL and 1 or tonumber(format('%.6f', slow))
@@ -296,12 +302,31 @@ local function next_slow_factor(slow, responses, interval, rules)
   local throttle = 1 - math.exp(-trouble_share(responses) / rules.threshold)
   local longer = tonumber(format('%.6f', slow * (1 + STEP * WEIGHTS[signal] * throttle * run)))
   if signal == RATE_LIMITED then return longer end
-  return math.max(slow, math.min(longer, 1 + rules.reach))
+  local _, normal = string.gsub(responses, '0', '')
+  return math.max(slow, math.min(longer, tonumber(format('%.6f', 1 + rules.reach * (1 - normal / #responses)))))
 end
 
 local function responses_of(host)
   if not has_flag(host[FLAGS], HAS_RESPONSES) then return '' end
   return host[RESPONSES] or call('HGET', tag .. ':hw', host[NAME]) or ''
+end
+
+-- Return whether the host serves most requests other than one that failed with `signal` (`neighbours_served`).
+local function serves_others(host, signal)
+  local responses = responses_of(host)
+  local _, limited = string.gsub(responses, '2', '')
+  if signal == RATE_LIMITED and limited > LONE_LIMITS then return false end
+  local latest = sub(responses, -NEIGHBOURS)
+  if latest == '' then return host[CLEAR] > 0 end
+  local _, served = string.gsub(latest, '[07]', '')
+  return 2 * served >= #latest
+end
+
+-- Forget the latest responses and the slow factor; the caller applies the pace.
+local function clear_slowdown(host)
+  host[SLOW], host[CLEAR], host[RESPONSES] = 1, 0, false
+  if has_flag(host[FLAGS], HAS_RESPONSES) then call('HDEL', tag .. ':hw', host[NAME]) end
+  host[FLAGS] = with_flag(host[FLAGS], HAS_RESPONSES, false)
 end
 
 -- Record a response and update the slow factor, which changes the pace.
