@@ -10,7 +10,8 @@ from typing import assert_never
 import msgspec
 from tests.model.state import Crawl, Entry, State
 
-from shoal.frontier.rules import host_signal, is_refused_alone
+from shoal.frontier.rules import host_signal
+from shoal.model.adaptive_delay import Signal
 from shoal.model.failure import Failure
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Released, Retry, Settlement
 from shoal.model.request import Request, pack
@@ -24,14 +25,10 @@ def settle(state: State, crawl: Crawl, entry: Entry, settlement: Settlement) -> 
     if not settlement.sent:
         host.return_turn(lease.token, lease.interval)
     signal = host_signal(settlement)
-    alone = is_refused_alone(
-        signal,
-        attempts=entry.attempts,
-        crashes=entry.crashes,
-        rests=entry.rests,
-        serves_others=host.serves_others,
+    alone = signal is not None and host.blames_request(
+        signal, charged=entry.attempts - entry.crashes, rests=entry.rests
     )
-    if signal is not None and not alone and host.record_response(signal):
+    if alone or (signal is not None and host.record_response(signal)):
         host.update_pace()
     if not isinstance(settlement.outcome, Released):
         entry.first_at = entry.granted_at if entry.first_at is None else entry.first_at
@@ -65,7 +62,10 @@ def settle(state: State, crawl: Crawl, entry: Entry, settlement: Settlement) -> 
             if retry.rest > 0 and not alone:
                 host.rest(now + retry.rest)
             replace(entry, retry.instead)
-            state.put_back(crawl, entry, retry.delay, now)
+            delay = retry.delay
+            if signal is Signal.RATE_LIMITED and not alone:
+                delay = host.retry_delay(delay, retry.rest)
+            state.put_back(crawl, entry, delay, now)
         case Released(delay=delay, instead=instead):
             replace(entry, instead)
             state.put_back(crawl, entry, delay, now)

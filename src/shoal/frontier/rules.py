@@ -1,6 +1,6 @@
 """Decisions that all backends share: pure functions of values."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shoal.model.adaptive_delay import Signal, SlowdownRules, signal_of, stretch_interval
@@ -84,19 +84,6 @@ def host_signal(settlement: Settlement) -> Signal | None:
             return signal if settlement.sent or signal in (Signal.TIMED_OUT, Signal.RESET) else None
         case _:
             return None
-
-
-def is_refused_alone(
-    signal: Signal | None, *, attempts: int, crashes: int, rests: int, serves_others: Callable[[Signal], bool]
-) -> bool:
-    """Return whether an attempt that failed says something about its request only, not about its host.
-
-    It does if the request has failed before and the host serves others. `attempts`, `crashes` and `rests` are
-    those of the request, without this attempt.
-    """
-    if signal is None or signal in (Signal.NORMAL, Signal.LATE) or attempts - crashes + rests <= 0:
-        return False
-    return serves_others(signal)
 
 
 OVERRAN = Failure(FailureClass.HOLDER_LOST, "its holder died or overran")

@@ -9,9 +9,9 @@ normal response then shortens the interval a little, the faster the more of them
 pace settles where about `threshold` of the responses are trouble: close to what the host allows, from below.
 `find_spike` says which kind of trouble prevails, and which remedy fits it.
 
-A request that is refused again while its neighbours are served says nothing about the host
-(`neighbours_served`). It is not recorded here: it is charged to the request, and the host neither slows down
-nor rests for it. A host that limits us also refuses requests that it has not refused before.
+A request that is refused again while its neighbours are served says nothing about the host (`is_lone`). Its
+refusal is not recorded here: it is charged to the request, and the host neither slows down nor rests for it.
+What its earlier refusals have done to the host is taken back (`take_back`).
 
 The Redis scripts have the same digits, weights and rule (`hosts.lua`); `tests/contract` compares them.
 """
@@ -180,8 +180,11 @@ class UsualTimes:
         return late
 
 
+FEW = 5  # responses that are not enough to tell whether a host serves other requests
 NEIGHBOURS = 10  # latest responses of a host that tell whether it serves other requests
-LONE_LIMITS = 2  # responses of 429 and 503 in the window that may be answers of single URLs
+CHANCE = (
+    0.01  # of being refused as often by a limit that serves most requests; below it, a request is at fault
+)
 RECOVERY = 0.02  # of the configured pace: what a normal response adds after trouble that came once
 STEP = 0.05  # how much one trouble alone lengthens the interval
 MAX_RUN = 5  # troubles in a row lengthen it by up to this many steps each
@@ -243,16 +246,39 @@ def trouble_runs(window: str) -> int:
 _BEGINS = re.compile("0[1-7]")
 
 
-def neighbours_served(window: str, signal: Signal) -> bool:
-    """Return whether a host serves most requests other than the one that failed with `signal`.
+def is_lone(signal: Signal, earlier: int, window: str) -> bool:
+    """Return whether a request that has failed `earlier` times before fails alone, its host serving others.
 
-    A host that has answered more than `LONE_LIMITS` of its latest requests with 429 or 503 has a limit.
+    A host that limits us refuses requests by chance, and serves the first one after it has rested as it asked:
+    a request that it refuses then is at fault. So is one that chance would rarely refuse as often.
+    No other request may have met a 429 or 503 lately, or chance decides alone.
     """
-    if signal == Signal.RATE_LIMITED and window.count("2") > LONE_LIMITS:
-        return False
     latest = window[-NEIGHBOURS:]
     served = latest.count("0") + latest.count("7")
-    return len(latest) > 0 and 2 * served >= len(latest)
+    if earlier <= 0 or 2 * served < len(latest) or not latest:
+        return False
+    if signal != Signal.RATE_LIMITED:
+        return True
+    limited = window.count("2")
+    if limited <= earlier and served >= FEW:
+        before, _, since = window.rpartition("2")
+        if len(since) < FEW or len(before) < FEW:
+            return True
+    return earlier > 1 and (limited / len(window)) ** earlier < CHANCE
+
+
+def take_back(slow: float, window: str, refusals: int) -> tuple[float, str]:
+    """Return the slow factor and the responses of a host without refusals of a request that was at fault."""
+    return max(round(slow / (1 + STEP) ** refusals, 6), 1.0), window.replace("2", "0", refusals)
+
+
+def retry_delay(delay: float, rest: float, window: str, interval: float) -> float:
+    """Return the delay of a request that was refused with 429 or 503, from the one that its failure asks for.
+
+    It is the first one after the rest of its host; if too little is known of the host, others go first.
+    """
+    known = window[-NEIGHBOURS:].count("0") >= FEW
+    return delay if known else max(delay, rest + FEW * interval)
 
 
 def trouble_share(window: str) -> float:

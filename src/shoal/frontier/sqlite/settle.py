@@ -8,12 +8,13 @@ that they follow is in `frontier/__init__.py`.
 from heapq import heappush
 from typing import assert_never
 
-from shoal.frontier.rules import band, host_signal, is_refused_alone
+from shoal.frontier.rules import band, host_signal
 from shoal.frontier.sqlite import quarantine
 from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.packing import pack_page
 from shoal.frontier.sqlite.state import CrawlState, FrontierState, HeldLease, ParsingPage, RequestRow
+from shoal.model.adaptive_delay import Signal
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
     Acknowledgement,
@@ -48,17 +49,13 @@ def settle(
     if not settlement.sent:
         host.return_turn(held.batch.token, held.interval)
     signal, row = host_signal(settlement), held.row
-    alone = is_refused_alone(
-        signal,
-        attempts=row.attempts,
-        crashes=row.crashes,
-        rests=row.rests,
-        serves_others=host.serves_others,
+    alone = signal is not None and host.blames_request(
+        signal, charged=row.attempts - row.crashes, rests=row.rests
     )
-    if signal is not None and not alone and host.record_response(signal):
+    if alone or (signal is not None and host.record_response(signal)):
         host.update_pace()
         changes.hosts.add(host)
-    _apply(state, settlement, held, changes, now, alone=alone)
+    _apply(state, settlement, held, changes, now, alone=alone, limited=signal is Signal.RATE_LIMITED)
     if settlement.lease.request.headers or settlement.lease.request.body:
         changes.erase_removed(held.row.id)
     if host.open and (not was_open or host.ready < ready):
@@ -73,6 +70,7 @@ def _apply(
     now: float,
     *,
     alone: bool,
+    limited: bool,
 ) -> None:
     row, crawl, host = held.row, held.lane.crawl, held.lane.host
     counts = crawl.counts
@@ -114,7 +112,10 @@ def _apply(
                 first_at=first_leased(held),
             )
             lane = _next_lane(state, held, retry.instead, changes)
-            put_back(state, lane, charged, changes, now, delay=retry.delay)
+            delay = retry.delay
+            if limited and not alone:
+                delay = host.retry_delay(delay, retry.rest)
+            put_back(state, lane, charged, changes, now, delay=delay)
         case Released(delay=delay, instead=instead):
             lane = _next_lane(state, held, instead, changes)
             # These columns of the row change only if there is a delay.

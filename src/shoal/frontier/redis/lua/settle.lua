@@ -60,7 +60,7 @@ local function read_leases()
 end
 
 -- Record the outcome of a request; most outcomes only change a counter.
-local function apply_outcome(outcome, payload, lease, alone)
+local function apply_outcome(outcome, payload, lease, alone, limited)
   local crawl, pool, name = lease[HELD_CRAWL], lease[HELD_POOL], lease[HELD_HOST]
   if outcome == DONE then
     count(crawl, 'done', 1)
@@ -97,21 +97,15 @@ local function apply_outcome(outcome, payload, lease, alone)
   if outcome == RETRY then
     count(crawl, 'retries', 1)
     if payload.rest > 0 and not alone then rest_host(host, now + payload.rest) end
-    requeue(host, crawl, pool, entry, payload.delay)
+    requeue(host, crawl, pool, entry, limited and retry_delay(host, payload.delay, payload.rest) or payload.delay)
   else
     payload.holder = holder
     add_dead_letter(crawl, entry, pack_record(crawl, name, pool, pack_entry(entry)), payload)
   end
 end
 
--- Return whether an attempt that failed says something about its request only (`is_refused_alone`).
-local function is_refused_alone(host, signal, lease)
-  if signal == NORMAL or signal == LATE then return false end
-  local _, attempts, crashes, rests = parse(ENTRY, lease[HELD], lease[ENTRY_AT])
-  return attempts - crashes + rests > 0 and serves_others(host, signal)
-end
-
--- Record on the host that its request has ended; return whether the request alone was refused.
+-- Record on the host that its request has ended; return whether the request alone was refused, and whether its host
+-- limits it.
 local function release(outcome, flags, lease)
   local plain = flags == SENT + HAS_SIGNAL and outcome <= FILTERED  -- a normal response
   if plain and patch_settled(lease[HELD_HOST], lease[LANDED]) then return false end
@@ -121,9 +115,10 @@ local function release(outcome, flags, lease)
   mark_dirty(host)
   if not has_flag(flags, HAS_SIGNAL) then return false end
   local signal = math.floor(flags / SIGNAL)
-  if is_refused_alone(host, signal, lease) then return true end
+  local _, attempts, crashes, rests = parse(ENTRY, lease[HELD], lease[ENTRY_AT])
+  if blames_request(host, signal, attempts - crashes, rests) then return true end
   record_response(host, signal)
-  return false
+  return false, signal == RATE_LIMITED
 end
 
 local ended = {}  -- crawl -> number of attempts
@@ -131,11 +126,11 @@ local ended = {}  -- crawl -> number of attempts
 local function settle(outcome, flags, payload, items, tally, history, lease)
   local crawl = lease[HELD_CRAWL]
   end_lease(lease)
-  local alone = release(outcome, flags, lease)
+  local alone, limited = release(outcome, flags, lease)
   if byte(lease[HELD], lease[ENTRY_AT] + CRASHES_AT - 1) > 0 then hold_suspect(lease[BATCH].holder, -1) end
   if not options_of(crawl) then return false end  -- the crawl was deleted
   ended[crawl] = (ended[crawl] or 0) + 1
-  apply_outcome(outcome, payload, lease, alone)
+  apply_outcome(outcome, payload, lease, alone, limited)
   if items ~= '' then append_items(crawl, sub(lease[ID], 5), items) end
   if tally ~= '' then add_totals(crawl, tally) end
   if history ~= '' then add_history(crawl, sub(lease[ID], 5), history) end

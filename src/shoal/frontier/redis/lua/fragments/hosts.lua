@@ -265,7 +265,7 @@ end
 -- The signals of responses, and the numbers of `model/adaptive_delay.py`.
 local NORMAL, RATE_LIMITED, LATE = 0, 2, 7
 local WEIGHTS = {1, 1, 1, 0.5, 0.5, 0.5, 0.25}
-local NEIGHBOURS, LONE_LIMITS, RECOVERY = 10, 2, 0.02
+local FEW, NEIGHBOURS, CHANCE, RECOVERY = 5, 10, 0.01, 0.02
 local STEP, MAX_RUN, RECOVERY_RUN, MAX_NORMAL_RUN, NEARLY_USUAL = 0.05, 5, 10, 100, 1.005
 
 local function trouble_share(responses)
@@ -311,15 +311,40 @@ local function responses_of(host)
   return host[RESPONSES] or call('HGET', tag .. ':hw', host[NAME]) or ''
 end
 
--- Return whether the host serves most requests other than one that failed with `signal` (`neighbours_served`).
-local function serves_others(host, signal)
-  local responses = responses_of(host)
-  local _, limited = string.gsub(responses, '2', '')
-  if signal == RATE_LIMITED and limited > LONE_LIMITS then return false end
+-- Return whether a request that has failed before fails alone, its host serving others (`is_lone`).
+local function is_lone(signal, earlier, responses)
   local latest = sub(responses, -NEIGHBOURS)
-  if latest == '' then return host[CLEAR] > 0 end
   local _, served = string.gsub(latest, '[07]', '')
-  return 2 * served >= #latest
+  if earlier <= 0 or 2 * served < #latest or latest == '' then return false end
+  if signal ~= RATE_LIMITED then return true end
+  local _, limited = string.gsub(responses, '2', '')
+  if limited <= earlier and served >= FEW then
+    local before, since = string.match(responses, '^(.*)2(.*)$')
+    if not before or #since < FEW or #before < FEW then return true end
+  end
+  return earlier > 1 and (limited / #responses) ^ earlier < CHANCE
+end
+
+-- Return whether an attempt says something about its request only; take back what its earlier refusals did to the host
+-- (`Governor.blames_request`).
+local function blames_request(host, signal, charged, rests)
+  if signal == NORMAL or signal == LATE or charged + rests <= 0 then return false end
+  local responses = responses_of(host)
+  if responses == '' then responses = string.rep('0', math.min(host[CLEAR], slowdown_rules(host).window)) end
+  if not is_lone(signal, charged + rests, responses) then return false end
+  if charged == 0 then
+    host[SLOW] = math.max(tonumber(format('%.6f', host[SLOW] / (1 + STEP) ^ rests)), 1)
+    host[RESPONSES] = string.gsub(responses, '2', '0', rests)
+    host[FLAGS] = with_flag(host[FLAGS], HAS_RESPONSES, true)
+    apply_pace(host)
+  end
+  return true
+end
+
+-- Return the delay of a request that was refused with 429 or 503 (`retry_delay`).
+local function retry_delay(host, delay, rest)
+  local _, known = string.gsub(sub(responses_of(host), -NEIGHBOURS), '0', '')
+  return known >= FEW and delay or math.max(delay, rest + FEW * host[INTERVAL])
 end
 
 -- Forget the latest responses and the slow factor; the caller applies the pace.
