@@ -249,8 +249,8 @@ _BEGINS = re.compile("0[1-7]")
 def is_lone(signal: Signal, earlier: int, window: str) -> bool:
     """Return whether a request that has failed `earlier` times before fails alone, its host serving others.
 
-    A host that limits us refuses requests by chance, and serves the first one after it has rested as it asked:
-    a request that it refuses then is at fault. So is one that chance would rarely refuse as often.
+    A host that limits us refuses requests by chance, and serves the first one after a rest: a request
+    that it refuses then is at fault. So is one that chance would rarely refuse as often.
     No other request may have met a 429 or 503 lately, or chance decides alone.
     """
     latest = window[-NEIGHBOURS:]
