@@ -260,10 +260,8 @@ def is_lone(signal: Signal, earlier: int, window: str) -> bool:
     if signal != Signal.RATE_LIMITED:
         return True
     limited = window.count("2")
-    if limited <= earlier and served >= FEW:
-        before, _, since = window.rpartition("2")
-        if len(since) < FEW or len(before) < FEW:
-            return True
+    if limited <= earlier and served >= FEW and len(window.rpartition("2")[2]) < FEW:
+        return True
     return earlier > 1 and (limited / len(window)) ** earlier < CHANCE
 
 

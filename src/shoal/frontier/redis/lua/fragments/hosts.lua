@@ -318,10 +318,7 @@ local function is_lone(signal, earlier, responses)
   if earlier <= 0 or 2 * served < #latest or latest == '' then return false end
   if signal ~= RATE_LIMITED then return true end
   local _, limited = string.gsub(responses, '2', '')
-  if limited <= earlier and served >= FEW then
-    local before, since = string.match(responses, '^(.*)2(.*)$')
-    if not before or #since < FEW or #before < FEW then return true end
-  end
+  if limited <= earlier and served >= FEW and #string.match(responses, '[^2]*$') < FEW then return true end
   return earlier > 1 and (limited / #responses) ^ earlier < CHANCE
 end
 
