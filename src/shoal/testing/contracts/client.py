@@ -269,10 +269,13 @@ class ClientContract:
 
     async def test_a_cancelled_fetch_closes_its_connection(self, client: Client) -> None:
         async with site(never_until_closed) as served:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await client.fetch(served.url(), headers=(), limits=LIMITS, turn=None)
-            async with asyncio.timeout(5):
+            fetch = asyncio.ensure_future(client.fetch(served.url(), headers=(), limits=LIMITS, turn=None))
+            async with asyncio.timeout(10):
+                while not served.requests:  # before that, there may be no connection to close
+                    await asyncio.sleep(0.01)
+                fetch.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await fetch
                 await served.closed.wait()
 
 
