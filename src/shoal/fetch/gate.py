@@ -60,7 +60,7 @@ class SendGate:
     ) -> None:
         """`hold` returns for how many seconds nothing may be sent to a host; 0.0: it may.
 
-        A site has a pace of its own once this process sends to more than `few_hosts` of it.
+        A site has a separate pace once this process sends to more than `few_hosts` of its hosts.
         """
         self.addresses = addresses or AddressPace()
         self._address_tat: dict[str, float] = {}
