@@ -132,12 +132,12 @@ class Governor:
         `charged` and `rests` count the earlier attempts of the request, with and without a charge. What its
         refusals did to the host before it was found at fault is taken back.
         """
-        if signal in (Signal.NORMAL, Signal.LATE) or charged + rests <= 0:
+        if signal in (Signal.NORMAL, Signal.LATE) or charged + rests == 0:
             return False
         window = self.responses or "0" * min(self._normal, self._rules.window)
-        if not is_lone(signal, charged + rests, window):
+        if not is_lone(signal, charged, rests, window):
             return False
-        if charged == 0:
+        if charged == 0 and signal == Signal.RATE_LIMITED:
             self.record.slow, self.responses = take_back(self.record.slow, window, rests)
         return True
 

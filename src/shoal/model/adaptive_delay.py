@@ -182,9 +182,7 @@ class UsualTimes:
 
 FEW = 5  # responses that are not enough to tell whether a host serves other requests
 NEIGHBOURS = 10  # latest responses of a host that tell whether it serves other requests
-CHANCE = (
-    0.01  # of being refused as often by a limit that serves most requests; below it, a request is at fault
-)
+CHANCE = 0.01  # of being refused as often by a limit; below it, the request is at fault
 RECOVERY = 0.02  # of the configured pace: what a normal response adds after trouble that came once
 STEP = 0.05  # how much one trouble alone lengthens the interval
 MAX_RUN = 5  # troubles in a row lengthen it by up to this many steps each
@@ -246,23 +244,26 @@ def trouble_runs(window: str) -> int:
 _BEGINS = re.compile("0[1-7]")
 
 
-def is_lone(signal: Signal, earlier: int, window: str) -> bool:
-    """Return whether a request that has failed `earlier` times before fails alone, its host serving others.
+def is_lone(signal: Signal, charged: int, rests: int, window: str) -> bool:
+    """Return whether a request that has failed before fails alone, its host serving others.
 
-    A host that limits us refuses requests by chance, and serves the first one after a rest: a request
-    that it refuses then is at fault. So is one that chance would rarely refuse as often.
-    No other request may have met a 429 or 503 lately, or chance decides alone.
+    `charged` and `rests` count its earlier attempts, with and without a charge, as a first 429 or 503 is. A
+    host that limits us refuses requests by chance, and serves the first one after a rest: a request that it
+    refuses then is at fault, if no other met a 429 or 503 lately. So is one that chance would rarely refuse
+    as often, and one that was found at fault before while no other is refused.
     """
     latest = window[-NEIGHBOURS:]
     served = latest.count("0") + latest.count("7")
-    if earlier <= 0 or 2 * served < len(latest) or not latest:
+    if charged + rests == 0 or 2 * served < len(latest) or not latest:
         return False
     if signal != Signal.RATE_LIMITED:
         return True
     limited = window.count("2")
-    if limited <= earlier and served >= FEW and len(window.rpartition("2")[2]) < FEW:
+    if rests == 0 or limited == 0:
+        return rests > 0 and charged > 0
+    if limited <= rests and served >= FEW and len(window.rpartition("2")[2]) < FEW:
         return True
-    return earlier > 1 and (limited / len(window)) ** earlier < CHANCE
+    return charged + rests > 1 and (limited / len(window)) ** (charged + rests) < CHANCE
 
 
 def take_back(slow: float, window: str, refusals: int) -> tuple[float, str]:

@@ -15,7 +15,7 @@ import pytest
 
 from shoal.frontier.governor import Governor
 from shoal.frontier.rules import HostRecord
-from shoal.model.adaptive_delay import Signal, SlowdownRules, UsualTimes, signal_of
+from shoal.model.adaptive_delay import Signal, SlowdownRules, UsualTimes, is_lone, signal_of
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Retry, RetryRules, judge
 from shoal.model.pace import Pace
@@ -275,6 +275,29 @@ def test_whatever_the_limit_no_stated_wait_is_cut_short_and_no_page_is_lost(seed
     crawl = Crawl(Site(rate=dice.uniform(0.1, 1.99), retry_after=wait, capacity=dice.choice([1, 3, 10])), 150)
     crawl.run()
     assert (crawl.site.early, crawl.dead) == (0, set())
+
+
+@pytest.mark.parametrize(
+    ("signal", "charged", "rests", "responses", "lone"),
+    [
+        (Signal.FORBIDDEN, 0, 0, "0" * 20, False),  # the first time
+        (Signal.FORBIDDEN, 1, 0, "0" * 9 + "1", True),
+        (Signal.FORBIDDEN, 1, 0, "00001111111", False),
+        (Signal.RATE_LIMITED, 0, 1, "0" * 9 + "2", True),  # the first one after its rest
+        (Signal.RATE_LIMITED, 0, 1, "0" * 9 + "2000", True),  # others were on their way
+        (Signal.RATE_LIMITED, 0, 1, "0" * 9 + "200000", False),  # they may have used up a limit
+        (Signal.RATE_LIMITED, 0, 1, "0" * 8 + "22", False),  # another request was refused, too
+        (Signal.RATE_LIMITED, 0, 1, "02", False),  # no neighbours
+        (Signal.RATE_LIMITED, 0, 2, "0" * 30 + "2000002" + "0" * 9, True),
+        (Signal.RATE_LIMITED, 0, 3, "0" * 20, False),  # three faults of exits, and the first 429
+        (Signal.RATE_LIMITED, 3, 0, "0" * 20, False),  # three time-outs, and the first 429
+        (Signal.RATE_LIMITED, 2, 1, "0" * 20, True),  # found at fault before
+    ],
+)
+def test_what_is_evidence_against_a_request(
+    signal: Signal, charged: int, rests: int, responses: str, lone: bool
+) -> None:
+    assert is_lone(signal, charged, rests, responses) is lone
 
 
 def test_an_outage_of_an_hour_is_over_when_it_ends() -> None:

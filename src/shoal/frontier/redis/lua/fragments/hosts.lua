@@ -312,24 +312,25 @@ local function responses_of(host)
 end
 
 -- Return whether a request that has failed before fails alone, its host serving others (`is_lone`).
-local function is_lone(signal, earlier, responses)
+local function is_lone(signal, charged, rests, responses)
   local latest = sub(responses, -NEIGHBOURS)
   local _, served = string.gsub(latest, '[07]', '')
-  if earlier <= 0 or 2 * served < #latest or latest == '' then return false end
+  if 2 * served < #latest or latest == '' then return false end
   if signal ~= RATE_LIMITED then return true end
   local _, limited = string.gsub(responses, '2', '')
-  if limited <= earlier and served >= FEW and #string.match(responses, '[^2]*$') < FEW then return true end
-  return earlier > 1 and (limited / #responses) ^ earlier < CHANCE
+  if rests == 0 or limited == 0 then return rests > 0 and charged > 0 end
+  if limited <= rests and served >= FEW and #string.match(responses, '[^2]*$') < FEW then return true end
+  return charged + rests > 1 and (limited / #responses) ^ (charged + rests) < CHANCE
 end
 
 -- Return whether an attempt says something about its request only; take back what its earlier refusals did to the host
 -- (`Governor.blames_request`).
 local function blames_request(host, signal, charged, rests)
-  if signal == NORMAL or signal == LATE or charged + rests <= 0 then return false end
+  if signal == NORMAL or signal == LATE or charged + rests == 0 then return false end
   local responses = responses_of(host)
   if responses == '' then responses = string.rep('0', math.min(host[CLEAR], slowdown_rules(host).window)) end
-  if not is_lone(signal, charged + rests, responses) then return false end
-  if charged == 0 then
+  if not is_lone(signal, charged, rests, responses) then return false end
+  if charged == 0 and signal == RATE_LIMITED then
     host[SLOW] = math.max(tonumber(format('%.6f', host[SLOW] / (1 + STEP) ^ rests)), 1)
     host[RESPONSES] = string.gsub(responses, '2', '0', rests)
     host[FLAGS] = with_flag(host[FLAGS], HAS_RESPONSES, true)
