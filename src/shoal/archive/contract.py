@@ -1,12 +1,12 @@
 """The interface of archive locations, and the description by which a package provides one."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Protocol
 
 from shoal.archive.names import SegmentName
-from shoal.values import dataclass
 
 
 class ReadableSegments(Protocol):

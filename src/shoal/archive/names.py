@@ -5,12 +5,12 @@ Parts of the fetch log have the same names with another suffix, in a separate fo
 
 import hashlib
 import re
+from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from urllib.parse import quote
 
 from shoal.model.errors import Rejected
-from shoal.values import dataclass
 
 _NAME = re.compile(
     r"(?P<crawl>[^/\0]+)-(?P<day>\d{8})-(?P<number>\d{5,9})"

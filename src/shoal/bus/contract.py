@@ -5,6 +5,7 @@ The contract that every bus keeps is the text of `shoal.bus`.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -13,7 +14,6 @@ from shoal.model.page import PageRecord
 from shoal.model.request import Request
 from shoal.model.url import host_key
 from shoal.redis_client import RedisClient
-from shoal.values import dataclass
 
 Reannounce = Callable[[], Awaitable[int]]
 """Announces the open pages again that are in no stream of the store; returns their number."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shoal.engine.runs.facts import CommandFacts, RunFlags, command_facts
@@ -10,7 +10,6 @@ from shoal.model.printable import check_name
 from shoal.model.request import Request
 from shoal.model.settings import Settings
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.values import dataclass
 
 
 class SeedList(Protocol):

@@ -13,7 +13,7 @@ it touches nothing. Then the store is opened, and only then is anything written.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -60,7 +60,6 @@ from shoal.sinks import MultiSink
 from shoal.sinks.names import public_name
 from shoal.spider.source import SpiderDescription, SpiderSource
 from shoal.stores.contract.fleet import SiteBudget
-from shoal.values import dataclass
 
 CLOSE_S = 2.0  # for the last call of the thread that writes outputs and archive
 

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shoal.engine.fetch_log.meter import AttemptMeter, merged_meters
 from shoal.model.crawl_totals import ClosedPattern
-from shoal.values import dataclass
 
 
 class Ending(StrEnum):

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -36,7 +36,6 @@ from shoal.model.page import Response
 from shoal.model.settings import Settings
 from shoal.spider.source import SpiderDescription
 from shoal.stores.contract.fleet import SiteBudget
-from shoal.values import dataclass
 
 
 class CrawlFrontier(Lessor, CommitFrontier, Protocol):

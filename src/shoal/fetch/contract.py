@@ -39,7 +39,7 @@ it on `HttpClient`.
 """
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shoal.fetch.http.message import Headers
@@ -51,7 +51,6 @@ from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Dead, Filtered, Gone, Lease, Released, Retry
 from shoal.model.page import NotSent, Response, Timing
 from shoal.model.request import Request
-from shoal.values import dataclass
 
 
 class Client(Protocol):

@@ -9,11 +9,11 @@ pages are fetched, before it is decided whether a page is parsed. Time is linear
 """
 
 import re
+from dataclasses import dataclass
 
 import msgspec
 
 from shoal.model.page import Response
-from shoal.values import dataclass
 
 MAX_BODY_BYTES = 1 << 20  # a larger page is not looked at
 MAX_TEXT = 200  # visible characters

@@ -11,9 +11,7 @@ which is stricter, never laxer.
 
 import re
 from bisect import bisect_right
-from dataclasses import field
-
-from shoal.values import dataclass
+from dataclasses import dataclass, field
 
 MAX_BYTES = 500 * 1024  # RFC 9309: a crawler must parse at least this much; the rest is ignored
 MAX_PATTERN_PIECES = 3_000  # of all patterns together: at most 20 ms for the longest URL, usually a few µs

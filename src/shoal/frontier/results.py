@@ -1,7 +1,7 @@
 """The values that a frontier returns, the same from every backend."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -10,7 +10,6 @@ from shoal.model.failure import FailureClass
 from shoal.model.outcome import Acknowledgement, Lease
 from shoal.model.page import PageRecord
 from shoal.model.request import Request, trace_id
-from shoal.values import dataclass
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -1,12 +1,12 @@
 """Decisions that all backends share: pure functions of values."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from shoal.model.adaptive_delay import Signal, SlowdownRules, signal_of, stretch_interval
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Done, Fetched, Gone, Retry, Settlement
 from shoal.model.pace import Pace
-from shoal.values import dataclass
 
 LINE, STEPS, FIRST_STEP_AT = 1 << 49, 1 << 18, 1_577_836_800  # steps of 4 µs since 2020
 LOWEST_BAND = 15  # ten priorities, and as many lower classes as a request can lose with the default retries

@@ -20,11 +20,11 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Annotated
 
 from shoal.model.failure import Failure, FailureClass
-from shoal.values import dataclass
 
 
 class Signal(IntEnum):

@@ -1,8 +1,7 @@
 """Limits on what one response or page may use. Sizes in bytes, times in seconds."""
 
+from dataclasses import dataclass
 from typing import Annotated
-
-from shoal.values import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB

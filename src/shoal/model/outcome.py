@@ -5,6 +5,7 @@ where a frozen struct takes 0.2 µs.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, assert_never
 
 import msgspec
@@ -13,7 +14,6 @@ from shoal.model.adaptive_delay import Signal
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
 from shoal.model.page import Item, PageRecord, Timing
 from shoal.model.request import Link, Request
-from shoal.values import dataclass
 
 OTHER_EXIT_S = 1.0  # before a request that met faults of exits is tried again
 

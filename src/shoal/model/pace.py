@@ -7,9 +7,8 @@ holds at most `burst + w / interval` requests. No clock, no state: callers keep 
 In a fleet the store keeps it, and a worker takes turns from the store: `TurnRequest` and `TurnAnswer`.
 """
 
+from dataclasses import dataclass
 from enum import Enum, StrEnum
-
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

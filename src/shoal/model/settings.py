@@ -4,7 +4,7 @@ The string beside a type describes the setting; command help, error messages and
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from shoal import __version__
@@ -13,7 +13,6 @@ from shoal.model.levels.ladder import AUTO, LADDER
 from shoal.model.limits import MIB, FetchLimits, LinkLimits, ParseLimits
 from shoal.model.outcome import RetryRules
 from shoal.model.pace import AddressPace, PaceBy
-from shoal.values import dataclass
 
 ADDRESS_FACTOR = 5.0  # hosts of one address that may be asked at their full rate at once
 USER_AGENT = f"Shoal/{__version__}"

@@ -5,6 +5,7 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
@@ -13,7 +14,6 @@ from shoal.model.page import ParseResult, ParseTask
 from shoal.parse import batch
 from shoal.parse.frames import TOKENS, FrameReader, FrameType, header
 from shoal.parse.verdict import KillReason
-from shoal.values import dataclass
 
 STALLED_S = 0.25  # after this time on one page, no more pages are queued behind it
 SEND_BUFFER_BYTES = 1 << 20  # two full messages: a busy event loop must not leave the child without work

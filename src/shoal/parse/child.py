@@ -14,6 +14,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 import msgspec
@@ -26,7 +27,6 @@ from shoal.parse.sandbox import confine, limits
 from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.parse.verdict import ChildExit
 from shoal.spider.run import OutputTooLarge
-from shoal.values import dataclass
 
 Parse = Callable[[ParseTask, Scope], ParseResult]
 

@@ -15,6 +15,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -35,7 +36,6 @@ from shoal.parse.output import spider_log_level
 from shoal.parse.sandbox import guarantees, landlock
 from shoal.parse.verdict import ChildExit, KillReason, PoisonCause, Verdict, judge
 from shoal.spider.source import SpiderDescription, SpiderModule, SpiderSource
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

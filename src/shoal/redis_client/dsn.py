@@ -19,14 +19,13 @@ part that is wrong, not its value.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import REDIS_SCHEMES
-from shoal.values import dataclass
 
 OPTIONS = (
     "namespace",

@@ -16,12 +16,12 @@ these servers are asked again after that second, about another write.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from shoal.redis_client import health
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.errors import LOST, UNSYNCED, CallFailed, ScriptFault
-from shoal.values import dataclass
 
 WAIT_MS = 3_000  # with healthy disks it takes a second, and another until a replica reports it
 SYNC_INTERVAL_S = 1.05  # `everysec`, and a margin for clocks that servers read only now and then

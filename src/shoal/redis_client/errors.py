@@ -5,10 +5,10 @@ has to happen first.
 """
 
 import re
+from dataclasses import dataclass
 from enum import Enum
 
 from shoal.model.errors import DataFault, Misconfigured, ShoalError, Unavailable
-from shoal.values import dataclass
 
 
 class Remedy(Enum):

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.redis_client import health
 from shoal.redis_client.connection import RedisConnection
 from shoal.redis_client.dsn import Dsn
 from shoal.redis_client.errors import CallFailed
 from shoal.redis_client.servers import Servers
-from shoal.values import dataclass
 
 TIMEOUT_S = 5.0
 PINGS = 9  # by which the distance to a server is measured

@@ -8,6 +8,7 @@ or in the quarantine, never in both or none.
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shoal.model.quarantine import MAX_ENTRIES, MAX_ENTRY_BYTES, QuarantinedEntry
 from shoal.redis_client import key_names
@@ -15,7 +16,6 @@ from shoal.redis_client.client import RedisClient
 from shoal.redis_client.errors import ScriptFault
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.script import ScriptArgument, load_script
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Protocol
 
@@ -19,7 +19,6 @@ from shoal.redis_client.errors import CallFailed, ScriptFault
 from shoal.redis_client.fan_out import fan_out
 from shoal.redis_client.tls import ssl_context
 from shoal.redis_client.topology import open_topology
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

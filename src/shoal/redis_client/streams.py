@@ -8,13 +8,13 @@ less and less often.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from shoal.model.errors import Unavailable
 from shoal.redis_client.client import RedisClient
 from shoal.redis_client.connection import Argument
 from shoal.redis_client.fan_out import fan_out
-from shoal.values import dataclass
 
 START = "0-0"
 MAX_BLOCKED = 32  # connections of a process on which a reader blocks; further readers poll

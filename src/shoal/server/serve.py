@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -35,7 +36,6 @@ from shoal.services.schedules.serve import keep_scheduling, launch_rules
 from shoal.services.scraping.scrape import Scraper
 from shoal.services.store_address import public_address
 from shoal.services.webhooks.deliver import WebhookLoop
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +18,6 @@ from shoal.child_process import die_with_parent
 from shoal.model.errors import Interrupted, Misconfigured, ShoalError, Unavailable
 from shoal.model.printable import printable
 from shoal.model.settings import Settings
-from shoal.values import dataclass
 
 MAX_OUTPUT_BYTES = 4 << 20
 MAX_ERROR_BYTES = 64 * 1024

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.errors import Misconfigured
 from shoal.services.inspect.status_json import patterns_json
 from shoal.sinks.drafts import place_of
-from shoal.values import dataclass
 
 if TYPE_CHECKING:
     from shoal.engine.crawl import Crawl

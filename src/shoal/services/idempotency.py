@@ -9,13 +9,13 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import msgspec
 
 from shoal.model.limits import MIB
 from shoal.stores.contract.api_records import ApiRecords
 from shoal.stores.open import open_store, store_exists
-from shoal.values import dataclass
 
 PREFIX = "i/"
 KEEP_S = 24 * 3600.0

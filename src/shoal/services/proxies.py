@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -31,7 +31,6 @@ from shoal.model.page import Response
 from shoal.model.settings import Settings
 from shoal.model.url import canonical
 from shoal.stores.open import open_store, store_exists
-from shoal.values import dataclass
 
 CHECKED_AT_ONCE = 16
 SEEN_WITHIN_S = 120.0  # an exit that no process has used for longer is not in use

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -91,7 +91,6 @@ from shoal.stores.contract.fleet import SubmittedCrawls
 from shoal.stores.contract.record_reader import read_record_key
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 from shoal.worker.output_tasks import are_finished
 
 

@@ -4,12 +4,12 @@ The contract that every sink keeps is the text of `shoal.sinks`; `shoal.testing.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
 from shoal.model.page import Item
-from shoal.values import dataclass
 
 
 class Sink(Protocol):

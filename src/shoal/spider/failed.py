@@ -1,12 +1,12 @@
 """`FailedRequest`: the argument of an `on_error` hook."""
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 from shoal.model.failure import FailureClass
 from shoal.model.page import ParseTask
 from shoal.model.request import Request
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

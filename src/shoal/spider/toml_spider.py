@@ -17,6 +17,7 @@ URL; a block without `match` takes the other pages.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +33,6 @@ from shoal.spider.html.css import compile_query
 from shoal.spider.html.selector import Selector
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider, operator_option
-from shoal.values import dataclass
 
 _OPTIONS = {key.removeprefix("crawl.") for key in TYPES if key.startswith("crawl.")}
 _TOP = {"name", "start", "sitemaps", "hosts", "key", "page", "arguments"} | _OPTIONS

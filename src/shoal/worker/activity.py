@@ -1,9 +1,9 @@
 """What a worker is doing, in one word, and what it waits for."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shoal.stores.contract.heartbeat import OutputActivity
-from shoal.values import dataclass
 
 PACE = "for the hosts' pace"
 RETRIES = "for retries that are due later"

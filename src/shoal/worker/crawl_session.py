@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shoal.engine.crawl import Crawl
@@ -38,7 +38,6 @@ from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
 from shoal.stores.contract.record_reader import settings_of
-from shoal.values import dataclass
 from shoal.worker.activity import CrawlWork
 from shoal.worker.deliveries import Deliveries
 from shoal.worker.fair_permits import FairPermits

@@ -8,10 +8,10 @@ The rest wait until the longest request of a missing worker must be over.
 import os
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.stores.contract.heartbeat import Heartbeat
-from shoal.values import dataclass
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")

@@ -6,7 +6,7 @@ does not allow it. Such a crawl is refused and not run with less: its requests w
 and another worker may allow them.
 """
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shoal.model.configuration.address_ranges import Network, address_ranges, is_covered
@@ -14,7 +14,6 @@ from shoal.model.configuration.output_patterns import is_address
 from shoal.model.settings import BrowserSettings, ProxySettings, Settings, TracingSettings
 from shoal.stores.contract.places import NO_SERVERS, Places, pattern_for
 from shoal.stores.contract.record_reader import read_record_key
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ UNKNOWN ──▶ RUNNING ──▶ UNKNOWN ──▶ FINISHED ──▶ COMPLET
 A session that is REFUSED is tried again too, because what was missing may be there by then.
 """
 
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from shoal.engine.snapshot import Ending
-from shoal.values import dataclass
 
 
 class SessionState(Enum):

@@ -11,12 +11,12 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from shoal.child_process import ChildProcess
 from shoal.engine.plan import Stop
-from shoal.values import dataclass
 
 FIRST_PAUSE_S = 0.5
 EARLY_DEATH_S = 10.0  # after its start

@@ -5,8 +5,7 @@ one that has not run for longest goes next, and a crawl that has had its time ma
 """
 
 from collections.abc import Mapping
-
-from shoal.values import dataclass
+from dataclasses import dataclass
 
 SLICE_S = 60.0  # that a crawl runs at least, while others wait
 

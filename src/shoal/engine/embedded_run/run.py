@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from shoal.engine.counters import Counters
 from shoal.engine.crawl import Crawl
@@ -26,7 +26,6 @@ from shoal.model.errors import Interrupted, leaves
 from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs
 from shoal.stores.contract.checkpoints import sinks_key
 from shoal.stores.contract.store import PATIENCE_S, OwnerLost, Stay, Store, StoreBusy
-from shoal.values import dataclass
 
 log = logging.getLogger("shoal.progress")
 

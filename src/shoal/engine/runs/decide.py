@@ -8,11 +8,10 @@ never succeeded are tried again; what is left is fetched; and otherwise there is
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from shoal.engine.runs.facts import CommandFacts, CrawlFacts, RunFlags
-from shoal.values import dataclass
 
 
 class RunAction(StrEnum):

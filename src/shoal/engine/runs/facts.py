@@ -6,6 +6,7 @@ before that leaves the facts of the run before, so the next command compares wit
 
 import shlex
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -21,7 +22,6 @@ from shoal.model.url import host_key
 from shoal.sinks.drafts import DRAFTS, UNFINISHED, load_drafts
 from shoal.sinks.names import canonical_name
 from shoal.spider.source import PlainSpider, SpiderDescription, SpiderFile, SpiderModule, SpiderSource
-from shoal.values import dataclass
 
 KEY = "command"
 """Name of the value in a crawl's state: the command that was last applied to it."""

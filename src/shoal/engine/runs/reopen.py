@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
@@ -30,7 +31,6 @@ from shoal.model.page import ParseResult, ParseTask
 from shoal.model.request import Link, Request
 from shoal.parse.pool import Poisoned
 from shoal.stores.contract.pages import CrawlPages, PageEntry, PageFilter, is_parsed
-from shoal.values import dataclass
 
 MAX_PAGES = 128  # in the parse children
 MAX_BODY_BYTES = 32 << 20

@@ -14,13 +14,13 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.fetch.browser.cdp import BrowserGone, CdpConnection
 from shoal.fetch.browser.launcher import PROXY_PORT
 from shoal.model.errors import Misconfigured
 from shoal.model.settings import BrowserSettings
-from shoal.values import dataclass
 
 PROGRAMS = (
     "chromium-headless-shell",  # a quarter of the CPU and less than half of the memory of the whole browser

@@ -3,11 +3,10 @@ is still on the wire, console errors, navigations. Dialogs are answered at once:
 then."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.fetch.browser.cdp import CdpSession
-from shoal.values import dataclass
 
 MAX_CONSOLE = 50
 MAX_CONSOLE_CHARS = 500

@@ -17,6 +17,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from shoal.fetch.browser.cdp import BrowserGone, CdpSession, CommandFailed, PageEnded
@@ -28,7 +29,6 @@ from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import MIB
 from shoal.model.settings import BrowserSettings
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 from urllib.parse import urldefrag
@@ -27,7 +27,6 @@ from shoal.fetch.browser.page_events import Hop, PageEvents
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.rendering import Action, Click, Fill, Rendering, ScrollToEnd, WaitFor
 from shoal.model.settings import BrowserSettings
-from shoal.values import dataclass
 
 CAPTURE_S = 10.0  # for the DOM, the screenshot and the PDF, each
 CAPTURE_TRIES = 5

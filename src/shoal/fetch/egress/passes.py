@@ -1,7 +1,7 @@
 """A pass: what one session of a foreign client may do at the egress, and what it has done."""
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -10,7 +10,6 @@ from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure
 from shoal.model.limits import MIB
-from shoal.values import dataclass
 
 MAX_REFUSALS = 100  # that are kept
 

@@ -14,7 +14,7 @@ import importlib
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic, time
@@ -36,7 +36,6 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.page import NotSent, Response, Timing
 from shoal.model.url import canonical
-from shoal.values import dataclass
 
 NOT_INSTALLED = "impersonation and HTTP/2 need the extra impersonate: pip install 'shoal[impersonate]'"
 MAX_PASSES = 2_000  # origins and exits in use; the one that was not used for longest is closed

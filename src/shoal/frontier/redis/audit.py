@@ -8,7 +8,7 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from shoal.frontier.redis import keys
@@ -37,7 +37,6 @@ from shoal.frontier.results import STATES, Audit
 from shoal.frontier.rules import place_in_line
 from shoal.model.request import trace_id
 from shoal.redis_client import RedisClient
-from shoal.values import dataclass
 
 MAX_PROBLEMS = 20  # of one kind that are listed one by one
 

@@ -8,13 +8,13 @@ pause holds `PAUSE_HOLDS_S` seconds after it was stored, and not before every tu
 import asyncio
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 
 from shoal.frontier.redis.packing import clamp_int16
 from shoal.frontier.redis.shard_client import ShardClient
 from shoal.frontier.redis.views import view_of, views_in
 from shoal.frontier.results import HostView, StoredRobots
 from shoal.redis_client.fan_out import fan_out
-from shoal.values import dataclass
 
 PAUSE_HOLDS_S = 1.0  # for which an answer of a shard is used, counted from before the question
 NOT_SET = -1  # instead of an interval, burst or concurrency: the crawls' pace applies

@@ -9,12 +9,11 @@ next call does not wait for the answer of the one before.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from time import monotonic
 
 from shoal.model.pace import DelayEstimate, TurnAnswer, TurnKind, TurnRequest
 from shoal.redis_client import EPOCH, RedisClient, Script, ScriptArgument
-from shoal.values import dataclass
 
 CALL_EVERY_S = 0.01  # a call waits for an earlier one to be answered, but not longer than this
 

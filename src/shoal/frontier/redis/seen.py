@@ -7,8 +7,7 @@ share is computed from how full the filter is, and shown with the counts.
 
 import math
 from collections.abc import Sequence
-
-from shoal.values import dataclass
+from dataclasses import dataclass
 
 MAX_BITS = 1 << 32  # a Redis string ends at 512 MiB
 SPREAD = 1.25  # hosts differ in size: a shard may get this much more than its share

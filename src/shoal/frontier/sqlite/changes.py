@@ -12,14 +12,13 @@ is recorded as deleted.
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from shoal.frontier.sqlite.packing import pack_ints, unpack_ints
 from shoal.frontier.sqlite.quarantine import ADD as _QUARANTINE
-from shoal.values import dataclass
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.lane import HostState

@@ -4,7 +4,7 @@ import logging
 import math
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from shoal.frontier.sqlite.seen import SeenSet
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ A rule is one line: `text: Access denied`, or several conditions that all have t
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from shoal.model.errors import Rejected
 from shoal.model.page import Response
 from shoal.model.settings import Settings
 from shoal.model.url import host_key
-from shoal.values import dataclass
 
 _KINDS = "status, header, text and selector"
 _AND = re.compile(r"\s+and\s+(?=(?:status|header|text|selector)\s*:)")

@@ -7,7 +7,7 @@ set, what it was and what is allowed. Values that may be secret are never shown.
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from types import NoneType
@@ -24,7 +24,6 @@ from shoal.model.pace import PaceBy
 from shoal.model.sandbox import SandboxMode
 from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

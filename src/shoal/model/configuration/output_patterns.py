@@ -6,11 +6,11 @@ credentials of its environment only to a host that its operator has named. User 
 """
 
 import os
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from shoal.model.errors import Rejected
-from shoal.values import dataclass
 
 MAX_OUTPUT_CHARS = 4_096
 _MAX_NAME_BYTES = 240  # of a file: 255 for most file systems, less the endings of the files beside it

@@ -5,8 +5,7 @@ wide as any real crawl needs, and narrow enough that every value in it works.
 """
 
 from collections.abc import Iterator
-
-from shoal.values import dataclass
+from dataclasses import dataclass
 
 _DAY_S = 86_400
 _YEAR_S = 366 * _DAY_S

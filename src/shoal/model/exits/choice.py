@@ -12,12 +12,12 @@ host alone.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import blake2b
 
 from shoal.model.exits.exit import SESSION_CHARS, Exit
-from shoal.values import dataclass
 
 
 class Rotation(StrEnum):

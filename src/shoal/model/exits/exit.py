@@ -14,13 +14,12 @@ No error shows the text of a line: it may hold a password.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from shoal.model.errors import Rejected
-from shoal.values import dataclass
 
 SCHEMES = ("http", "https", "socks5")
 _ALIASES = {"socks5h": "socks5"}

@@ -15,9 +15,9 @@ import ctypes
 import errno
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from shoal.parse.sandbox.syscalls import LAST, X32_BIT, Architecture, number
-from shoal.values import dataclass
 
 # <linux/bpf_common.h>: load a word, compare, mask, return.
 _LOAD, _EQUAL, _ABOVE, _MASK, _RETURN = 0x20, 0x15, 0x25, 0x54, 0x06

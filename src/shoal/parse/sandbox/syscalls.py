@@ -5,8 +5,7 @@ table was written.
 """
 
 import platform
-
-from shoal.values import dataclass
+from dataclasses import dataclass
 
 LAST = 450
 

@@ -16,6 +16,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -23,7 +24,6 @@ from shoal.model.api.problem import ApiError
 from shoal.model.api.roles import Role
 from shoal.server.access.rate_limit import Rate, RateLimiter
 from shoal.server.access.tokens import Holder, TokenBook, digest_of
-from shoal.values import dataclass
 
 COOKIE = "shoal_session"
 CSRF = "x-shoal-csrf"

@@ -1,8 +1,7 @@
 """Token buckets, one per key. Memory is bounded: the keys that were idle longest are forgotten first."""
 
 from collections import OrderedDict
-
-from shoal.values import dataclass
+from dataclasses import dataclass
 
 MAX_KEYS = 10_000
 

@@ -11,13 +11,13 @@ import secrets
 import stat
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from shoal.model.api.roles import Role
 from shoal.model.errors import Misconfigured
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

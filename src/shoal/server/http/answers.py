@@ -2,10 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
-
-from shoal.values import dataclass
 
 T = TypeVar("T")
 

@@ -2,14 +2,13 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
 from shoal.model.api.roles import Role
 from shoal.server.http.answers import TypedAnswer
-from shoal.values import dataclass
 
 MAX_BODY_BYTES = 1 << 20
 

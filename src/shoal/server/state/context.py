@@ -3,7 +3,7 @@
 import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.model.errors import ShoalError
 from shoal.model.settings import Settings
@@ -17,7 +17,6 @@ from shoal.services.live.searches import TraceSearches
 from shoal.services.remote.downloads import AT_ONCE
 from shoal.services.remote.processes import CrawlProcesses
 from shoal.services.scraping.scrape import Scraper
-from shoal.values import dataclass
 
 READY_TTL_S = 2.0  # for which the store is not asked again
 READY_TIMEOUT_S = 5.0

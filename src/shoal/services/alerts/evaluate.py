@@ -1,6 +1,7 @@
 """From conditions to alerts: raised when a condition has held for a while, cleared when it is over. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -9,7 +10,6 @@ from shoal.model.settings import AlertSettings
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.observation import Observation
 from shoal.services.alerts.window import Window
-from shoal.values import dataclass
 
 MAX_OPEN = 200
 AT_ONCE = frozenset(  # events and what was counted over the window: waiting adds nothing

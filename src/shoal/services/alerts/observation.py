@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.engine.fetch_log.meter import FailingHost
 from shoal.frontier.results import HostView
 from shoal.services.inspect.status import StoreStatus
 from shoal.stores.contract.monitoring import StoreRoom
-from shoal.values import dataclass
 from shoal.worker.figures import WorkerFigures, current_figures
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shoal.model.alert import Alert, AlertBook, read_book
 from shoal.model.settings import AlertSettings
@@ -13,7 +13,6 @@ from shoal.services.alerts.window import Window
 from shoal.stores.contract.monitoring import ALERTS
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ Every text that comes from outside passes `text`, which escapes it for HTML and 
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 
 from shoal.model.printable import printable
-from shoal.values import dataclass
 
 WIDTH, HEIGHT = 920, 240
 LEFT, RIGHT, TOP, BOTTOM = 84, 12, 12, 28

@@ -1,10 +1,9 @@
 """The figures of a report, read from the fetch log with a few queries."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shoal.services.analysis.query import LogDatabase
-from shoal.values import dataclass
 
 MAX_BINS = 120  # points of a chart over time
 MAX_ROWS = 15  # of a list

@@ -8,6 +8,7 @@ import asyncio
 import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +20,6 @@ from shoal.model.errors import Misconfigured
 from shoal.sinks import csv_safety
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +26,6 @@ from shoal.services.analysis.figures import Figures, Group, Share, read_figures
 from shoal.services.analysis.query import open_log
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

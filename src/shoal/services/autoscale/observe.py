@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from shoal.frontier.results import HostQueue
 from shoal.model.errors import Misconfigured
@@ -15,7 +16,6 @@ from shoal.services.inspect.status import StoreStatus, read_status
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 MAX_HOSTS = 20_000  # whose pace is read; with more, it is not what limits a fleet
 ENDED = ("done", "gone", "dead", "filtered")

@@ -4,10 +4,10 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from shoal.services.autoscale.observe import Observer, observe
 from shoal.services.autoscale.rules import Recent, ScaleRules, StageLoad, Wanted, stabilize, wanted_workers
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

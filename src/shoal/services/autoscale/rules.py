@@ -7,10 +7,10 @@ from Little's law: its slots divided by the time that a request takes.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from shoal.model.format import count, duration, plural
-from shoal.values import dataclass
 
 USUAL_LATENCY_S = 0.5  # of a request, where none was measured
 USUAL_SLOTS = 64  # of a worker

@@ -9,6 +9,7 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -21,7 +22,6 @@ from shoal.model.page import PageRef
 from shoal.model.url import canonical
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 __all__ = [
     "DeadLetter",

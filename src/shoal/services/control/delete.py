@@ -6,11 +6,11 @@ shared store without pages in progress may be deleted; its workers leave it as s
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from shoal.stores.contract.footprint import CrawlFootprint
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 __all__ = ["CrawlDeletion", "CrawlFootprint", "delete_json", "open_deletion"]
 

@@ -1,13 +1,13 @@
 """Hosts: their state, their pace, pausing them. Works while a crawl runs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from shoal.frontier.results import HostView
 from shoal.model.errors import Misconfigured
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 __all__ = ["ClearHost", "HostView", "SetHost", "host_json", "refresh_robots", "set_host", "show_host"]
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.spider.source import PlainSpider
 from shoal.stores.contract.checks import StoreHealth
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ Q / (capacity - inflow), and never if the inflow is as high as the capacity.
 
 import math
 from collections.abc import Sequence
-
-from shoal.values import dataclass
+from dataclasses import dataclass
 
 GB = 1e9
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from shoal.archive.fetch_log import FetchLogReader, LoggedAttempt
@@ -12,7 +12,6 @@ from shoal.fetch.levels import can_impersonate
 from shoal.model.exits.spending import GB
 from shoal.model.levels.ladder import LADDER
 from shoal.model.levels.learned import pattern_of_level
-from shoal.values import dataclass
 
 MAX_ROWS = 10_000
 

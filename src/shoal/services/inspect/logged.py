@@ -1,12 +1,11 @@
 """What the fetch log says about one request. Pure: rows in, values out."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shoal.archive.fetch_log import LoggedAttempt
 from shoal.frontier.results import RequestHistory
 from shoal.model.page import PageRecord, PageRef
-from shoal.values import dataclass
 
 PHASES = ("queue", "dns", "connect", "tls", "first_byte", "body")
 ENDS = ("done", "gone", "dead", "filtered")

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -14,7 +14,6 @@ from shoal.services.inspect.bottlenecks import MIN_SLOW
 from shoal.services.inspect.status import CrawlStatus, StoreStatus, read_status
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 __all__ = ["HostQueue", "Overview", "StoreMonitor", "bottleneck_of", "count_held", "slowest", "watch_store"]
 

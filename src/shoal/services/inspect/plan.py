@@ -1,6 +1,7 @@
 """A plan: how long a crawl takes, what bounds it, what it costs; from measured or from given numbers."""
 
 import math
+from dataclasses import dataclass
 from statistics import fmean
 
 from shoal.fetch.exits.exit_list import read_exits
@@ -20,7 +21,6 @@ from shoal.services.inspect.capacity import (
 )
 from shoal.stores.contract.store import select_crawls
 from shoal.stores.open import open_store, store_exists
-from shoal.values import dataclass
 
 __all__ = [
     "CrawlStats",

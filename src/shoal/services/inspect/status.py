@@ -6,7 +6,7 @@ Reading needs no ownership and works while a crawl runs.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,7 +31,6 @@ from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_po
 from shoal.stores.contract.monitoring import ALERTS
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store, public_address
-from shoal.values import dataclass
 from shoal.worker.figures import WorkerFigures, read_figures
 
 __all__ = ["CrawlStatus", "FleetStatus", "Heartbeat", "Stage", "StoreStatus", "read_status", "status"]

@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from time import time
 
 from msgspec.structs import replace
@@ -42,7 +43,6 @@ from shoal.services.inspect.status_json import change_json
 from shoal.stores.contract.pages import CrawlPages, PageFilter, is_parsed
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 __all__ = [
     "PHASES",

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -18,7 +18,6 @@ from shoal.model.url import canonical
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.inspect.one_page import fetch_page, page_task, reason_of
 from shoal.spider.source import SpiderDescription, SpiderSource
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

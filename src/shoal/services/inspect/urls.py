@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.archive.errors import PageUnreadable
 from shoal.frontier.results import STATES, ListedRequest
@@ -18,7 +18,6 @@ from shoal.model.url import host_key
 from shoal.stores.contract.pages import PageFilter
 from shoal.stores.contract.store import Store, select_crawls
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 __all__ = ["STATES", "ListedRequest", "UrlFilter", "UrlList", "listed_json", "page_of_urls"]
 

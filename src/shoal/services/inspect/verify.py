@@ -10,12 +10,11 @@ not a problem of a running crawl.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.stores.contract.store import OutputState, Store, select_crawls
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 MAX_UNREADABLE = 20  # entries in quarantine that are listed one by one
 REMEDY = "put it back from a copy, or write the items again: shoal reparse SPIDER --commit --out NEW"

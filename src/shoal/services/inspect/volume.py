@@ -1,10 +1,10 @@
 """What a number of pages per day needs: workers, memory of the store, hosts, exits, money. Pure."""
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 
 from shoal.services.inspect.capacity import concurrency_needed, traffic_cost
-from shoal.values import dataclass
 
 DAY_S = 86_400.0
 MONTH_DAYS = 30

@@ -3,12 +3,11 @@
 from array import array
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.archive.fetch_log import LoggedAttempt
 from shoal.model.api.live import AttemptLine, GraphEdge, GraphNode, HostGraph
 from shoal.model.request import trace_id
-from shoal.values import dataclass
 
 MAX_LATEST = 200  # attempts that are kept whole
 MAX_HOSTS = 5_000  # with figures, in each of two windows

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from shoal.frontier.results import HostQueue
@@ -15,7 +15,6 @@ from shoal.services.inspect.status import CrawlStatus, StoreStatus
 from shoal.services.live.attempts import RecentFigures
 from shoal.services.live.speeds import ended_of, is_due
 from shoal.services.proxies import ExitState, exit_json
-from shoal.values import dataclass
 
 # The words of `shoal status` for the states of a request; docs/glossary.md has both.
 AHEAD = {"waiting": ("waiting",), "to retry": ("delayed",), "in progress": ("leased", "parsing")}

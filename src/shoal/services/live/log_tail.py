@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.archive.fetch_log import LoggedAttempt, TailPosition
 from shoal.archive.names import SegmentName
 from shoal.model.errors import ShoalError
 from shoal.stores.contract.pages import CrawlPages
 from shoal.stores.contract.store import Store
-from shoal.values import dataclass
 
 MAX_ROWS = 20_000  # of one crawl and pass
 FIRST_ROWS = 50_000  # of one crawl, when it is seen for the first time

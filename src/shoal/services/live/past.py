@@ -8,13 +8,12 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.model.api.live import HistoryFigures
 from shoal.model.errors import ShoalError
 from shoal.services.analysis.figures import Figures, read_figures
 from shoal.services.analysis.query import open_log
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ nothing is a cause by itself only if neither an alert nor a bottleneck explains 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -17,7 +17,6 @@ from shoal.model.api.live import STAGES, PipelinePicture, StageCause, StageFigur
 from shoal.model.format import count, duration, plural, size
 from shoal.services.inspect.bottlenecks import Bottleneck, beyond_alerts, find_bottlenecks, of_hosts
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
-from shoal.values import dataclass
 
 QUIET_S = 20.0  # a stage with work that passes nothing for this long is stalled
 _STALLS = frozenset({"workers", "role", "output", "exits", "stage"})

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -43,7 +43,6 @@ from shoal.services.live.pipeline import Speeds, draw_picture, unavailable_pictu
 from shoal.services.live.speeds import CrawlSpeeds, SpeedMeter, StoreTotals, attempts_of, totals_of
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store, public_address, store_exists
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,11 @@ event loop for it alone; a request waits for it a moment, and is answered `pendi
 import asyncio
 import logging
 import time
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.model.api.live import TraceList
 from shoal.model.errors import ShoalError, Unavailable
 from shoal.services.inspect.trace import trace, trace_json
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

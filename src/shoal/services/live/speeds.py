@@ -2,13 +2,12 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.frontier.results import HostQueue
 from shoal.services.inspect.status import CrawlStatus, StoreStatus
 from shoal.services.live.attempts import Burst
 from shoal.services.live.pipeline import Speeds
-from shoal.values import dataclass
 
 KEPT = 6  # samples that a speed is averaged over
 PATIENCE_S = 5.0  # a host that is asked less often than this says nothing about a stall

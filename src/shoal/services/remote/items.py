@@ -6,6 +6,7 @@ generation), the offset no longer follows a line break, and the reader has to be
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from shoal.stores.contract.pages import ItemNeeds, readable_outputs
 from shoal.stores.contract.places import Places
 from shoal.stores.contract.store import require_crawl
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 CHUNK_BYTES = 256 * 1024
 MAX_SCANNED_BYTES = 16 << 20  # by one call

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,7 +36,6 @@ from shoal.services.remote.submission import (
 )
 from shoal.stores.contract.store import StoreBusy
 from shoal.stores.open import open_store, store_exists
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

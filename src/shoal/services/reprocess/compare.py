@@ -7,7 +7,7 @@ of one page are matched by content first: an item that was inserted above others
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +15,6 @@ import msgspec
 
 from shoal.model.generations.page_history import PageFate, PageHistory
 from shoal.model.page import Item
-from shoal.values import dataclass
 
 _PLACE = re.compile(r"[0-9a-f]{16}(?:-[a-z_]+)?-\d+")  # a key that names a page and a place on it
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

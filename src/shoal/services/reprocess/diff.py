@@ -1,12 +1,10 @@
 """What changed between two parses of the same pages: which fields, how often, and examples. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-
-from shoal.values import dataclass
 
 EXAMPLES = 3  # of each kind of change
 

@@ -9,7 +9,7 @@ that damaged ones are not copied. The output appears when it is complete.
 import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from shoal import __version__
@@ -29,7 +29,6 @@ from shoal.spider.source import SpiderSource
 from shoal.stores.contract.crawl_record import spider_source
 from shoal.stores.contract.pages import CrawlPages, ItemNeeds, ItemSource, PageEntry, PageFilter
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 WARC = ".warc.gz"
 ARCHIVE = "archive"  # instead of an output: the pages of the crawl

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shoal.archive.errors import PageUnreadable
 from shoal.archive.reader import ArchiveReader
@@ -16,7 +16,6 @@ from shoal.services.reprocess.choice import choose_crawl
 from shoal.services.reprocess.compare import ItemChange, ItemComparison, UrlChange, compare_url
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 __all__ = ["Generation", "GenerationDiff", "ItemChange", "UrlChange", "diff_generations", "diff_json"]
 

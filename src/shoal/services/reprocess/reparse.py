@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 
 from shoal.archive.errors import PageExpired, PageUnreadable
@@ -46,7 +46,6 @@ from shoal.stores.contract.pages import (
 )
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
-from shoal.values import dataclass
 
 MAX_PAGES = 256  # between reading and comparing
 MAX_BODY_BYTES = 64 << 20

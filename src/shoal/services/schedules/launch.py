@@ -13,6 +13,7 @@ import asyncio
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,7 +30,6 @@ from shoal.services.seed_query import query_name
 from shoal.sinks.names import STDOUT, keep_slash
 from shoal.stores.contract.schedules import Overlap, RunState, Schedule, ScheduledRun
 from shoal.stores.contract.store import Store
-from shoal.values import dataclass
 
 TICK = "{tick}"  # in an argument: the time of the tick
 RETRY_S = 2.0  # before a folder that another crawl owns is tried again

@@ -1,6 +1,7 @@
 """Add, list, pause and remove schedules."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TypeVar
@@ -11,7 +12,6 @@ from shoal.model.configuration.crawl_definition import parse_command
 from shoal.model.errors import Misconfigured
 from shoal.services.schedules.rules import check_schedule, delay_of, ticks_after
 from shoal.stores.contract.schedules import Missed, Overlap, Schedule, ScheduleState, StoredSchedules
-from shoal.values import dataclass
 
 __all__ = [
     "KnownSchedule",

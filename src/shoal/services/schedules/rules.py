@@ -1,6 +1,7 @@
 """Which ticks of a schedule are due, and what becomes of each. Pure: no clock, no I/O."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -23,7 +24,6 @@ from shoal.stores.contract.schedules import (
     ScheduledRun,
     ScheduleState,
 )
-from shoal.values import dataclass
 
 CLAIM_S = 60.0  # after which another scheduler starts a claimed run again
 LATE_S = 60.0  # after which a tick counts as missed

@@ -3,12 +3,12 @@
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from shoal.model.alert import Alert
 from shoal.model.api.webhooks import WebhookEvent
-from shoal.values import dataclass
 
 MAX_ATTEMPTS = 12  # the last one comes nine hours after the first
 FIRST_RETRY_S = 5.0

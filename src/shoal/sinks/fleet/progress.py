@@ -5,6 +5,7 @@ while a writer is at work, the two together can be too few, but never too many.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,7 +17,6 @@ from shoal.sinks.fleet.writer import item_streams
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import recount
 from shoal.sinks.registry import resolve
-from shoal.values import dataclass
 
 _BATCH_ENTRIES = 100  # entries of each shard that are read at once
 _unpack = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode

@@ -40,6 +40,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -59,7 +60,6 @@ from shoal.sinks.fleet.checkpointed import WriterPosition, decode_position, open
 from shoal.sinks.fleet.election import TERM_S, Election
 from shoal.sinks.names import public_name
 from shoal.sinks.registry import resolve
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

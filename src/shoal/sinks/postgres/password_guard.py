@@ -11,14 +11,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from ipaddress import ip_address
 from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from asyncpg import connect_utils, protocol
-
-from shoal.values import dataclass
 
 _VERIFIED = frozenset({"verify-ca", "verify-full"})
 _MAX_LOGIN_BYTES = 1 << 20

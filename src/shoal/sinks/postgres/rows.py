@@ -1,6 +1,7 @@
 """Items as rows: values that the types of PostgreSQL cannot hold are changed, or the item is rejected."""
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -8,7 +9,6 @@ import msgspec
 from shoal.model.limits import MIB
 from shoal.model.page import Item
 from shoal.sinks.columns import decode_item
-from shoal.values import dataclass
 
 MAX_ITEM_BYTES = 256 * MIB - 1  # of a jsonb value; the server closes a connection for a message beyond 1 GiB
 _MAX_KEY_BYTES = 2000  # an entry of a B-tree has at most 2704

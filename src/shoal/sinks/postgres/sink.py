@@ -27,6 +27,7 @@ Put passwords into PGPASSWORD, PGPASSFILE or ~/.pgpass; a password in the addres
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -52,7 +53,6 @@ from shoal.sinks.postgres.sql import (
     UNDO,
     UPSERT,
 )
-from shoal.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ is read up to where it ends. Pure; memory is bounded by the number of entries, w
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from operator import itemgetter
@@ -15,7 +16,6 @@ from shoal.spider.feeds.xml_records import UnexpectedDocument, XmlField, XmlReco
 from shoal.spider.feeds.xml_tokens import MaliciousXml
 from shoal.spider.text.dates import parse_date
 from shoal.spider.text.decoding import decode
-from shoal.values import dataclass
 
 FEED_ROOTS = frozenset({"rss", "rdf", "feed", "channel"})
 FEED_RECORDS = frozenset({"item", "entry"})

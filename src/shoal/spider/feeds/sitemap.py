@@ -7,6 +7,7 @@ iteration.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
@@ -21,7 +22,6 @@ from shoal.spider.feeds.xml_tokens import MaliciousXml
 from shoal.spider.text.dates import parse_date
 from shoal.spider.text.decoding import declared_encoding
 from shoal.spider.text.encodings import UTF_8, decode_pieces
-from shoal.values import dataclass
 
 _PIECE_BYTES = 64 * KIB
 _GZIP = b"\x1f\x8b"

@@ -5,12 +5,11 @@ Memory holds one record and the names of the elements around it; both are bounde
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from shoal.model.limits import KIB
 from shoal.spider.feeds.xml_tokens import MaliciousXml, tokenize, unescape
-from shoal.values import dataclass
 
 _MAX_TEXT_CHARS = 64 * KIB  # of one field
 _MAX_FIELDS = 1000  # of one record

@@ -11,14 +11,13 @@ translated to XPath (`xpath_of`) and answered by lxml.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 
 import cssselect
 from cssselect.parser import CombinedSelector, Element, FunctionalPseudoElement
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, SelectolaxError
-
-from shoal.values import dataclass
 
 # One for all pages: `tree.css` would build one per page, which costs as much as two queries.
 lexbor_selector = LexborCSSSelector()  # type: ignore[no-untyped-call]

@@ -5,7 +5,7 @@ around them, or to the one that their `form` attribute names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -13,7 +13,6 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from shoal.model.request import NORMAL, Request
 from shoal.spider.html.css import lexbor_selector
 from shoal.spider.html.form_body import encode_entries, form_encoding, with_entries_as_query
-from shoal.values import dataclass
 
 MAX_LISTED = 20  # names in an error message
 

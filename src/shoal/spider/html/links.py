@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
@@ -10,7 +11,6 @@ from shoal.model.request import Request
 from shoal.model.url import join
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.selector import Selector, SelectorList, TextSelector
-from shoal.values import dataclass
 
 AGENT = "shoal"  # our name in robots meta tags and X-Robots-Tag headers
 _WITH_VALUE = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")

@@ -8,6 +8,7 @@ the pages.
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib import import_module
@@ -20,7 +21,6 @@ from shoal.model.limits import MIB
 from shoal.model.url import resolver
 from shoal.spider.metadata.page_metadata import read_metadata
 from shoal.spider.text.dates import parse_date
-from shoal.values import dataclass
 
 _MAX_HTML_CHARS = 8 * MIB  # no article is longer, and not all heuristics are linear
 

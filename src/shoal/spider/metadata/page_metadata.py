@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -15,7 +16,6 @@ from shoal.spider.html.links import base_url
 from shoal.spider.metadata.json_ld import iter_objects, read_json_ld
 from shoal.spider.metadata.microdata import MicrodataItem, read_microdata
 from shoal.spider.text.dates import parse_date
-from shoal.values import dataclass
 
 _MAX_METAS = 1000
 _MAX_SCRIPTS = 200

@@ -12,13 +12,13 @@ charset-normalizer: 48 %): `python bench/content.py --book`.
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
 from shoal.spider.text.encodings import UTF_16BE, UTF_16LE, decode_with, decoding_table
-from shoal.values import dataclass
 
 _SAMPLE_BYTES = 32 * 1024
 _HIGH_BYTES = 4 * 1024  # of the sample without ASCII

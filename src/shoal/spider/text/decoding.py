@@ -15,6 +15,7 @@ Pure, never raises, and linear in the size of the body. UTF-7 is not supported.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
@@ -28,7 +29,6 @@ from shoal.spider.text.encodings import (
     encoding_for_label,
     is_single_byte,
 )
-from shoal.values import dataclass
 
 _PRESCAN_BYTES = 4096  # the standard's 1,024 miss pages that start with scripts
 _PLAIN_META_BYTES = 1024

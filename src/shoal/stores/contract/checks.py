@@ -1,9 +1,8 @@
 """Findings about the health of a store or a machine, each with what to do about it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-
-from shoal.values import dataclass
 
 
 class Grade(StrEnum):

@@ -1,14 +1,13 @@
 """What the workers of a shared store need besides its `Store` interface."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.exits import StoredExits
 from shoal.stores.contract.heartbeat import Heartbeat
 from shoal.stores.contract.levels import StoredLevels
-from shoal.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

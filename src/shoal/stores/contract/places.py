@@ -7,6 +7,7 @@ operator has not named.
 """
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +15,6 @@ from shoal.model.configuration.output_patterns import check_path, is_address, is
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.sinks.names import canonical_name
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
-from shoal.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -26,7 +26,6 @@ from shoal.stores.contract.levels import StoredLevels
 from shoal.stores.contract.monitoring import StoredMonitoring, StoreRoom
 from shoal.stores.contract.pages import CrawlPages
 from shoal.stores.contract.schedules import StoredSchedules
-from shoal.values import dataclass
 
 if TYPE_CHECKING:
     from shoal.fetch.gate import SendGate

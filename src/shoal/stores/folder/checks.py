@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.frontier.sqlite import SqliteFrontier
@@ -9,7 +10,6 @@ from shoal.model.errors import ShoalError
 from shoal.model.limits import MIB
 from shoal.stores.contract.checks import Check, Grade, StoreHealth, check
 from shoal.stores.folder.directory import StoreFolder
-from shoal.values import dataclass
 
 MAX_WAL_BYTES = 512 * MIB  # checkpoints keep the log at some 64 MiB unless a reader prevents them
 

@@ -7,7 +7,7 @@ refused.
 """
 
 from collections.abc import AsyncGenerator, Collection, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 
 import msgspec
@@ -36,7 +36,6 @@ from shoal.stores.contract.pages import (
     readable_outputs,
 )
 from shoal.stores.folder.directory import StoreFolder
-from shoal.values import dataclass
 
 MAX_PAGE_PROBLEMS = 20  # reported one by one
 

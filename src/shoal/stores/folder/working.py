@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from shoal.stores.folder.directory import StoreFolder
 from shoal.stores.folder.guests.frontier import GuestFrontier
 from shoal.stores.folder.guests.server import Guests
 from shoal.stores.folder.joining import join_owner, process_name
-from shoal.values import dataclass
 
 RETRY_S = 0.05  # between two attempts to own a folder or to join its owner
 

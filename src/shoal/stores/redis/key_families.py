@@ -9,6 +9,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -23,7 +24,6 @@ from shoal.model.request import unpack
 from shoal.model.spider_versions import KEY as VERSIONS
 from shoal.model.spider_versions import SpiderVersions
 from shoal.stores.contract.heartbeat import Heartbeat
-from shoal.values import dataclass
 
 Check = Callable[[bytes, bytes], object]  # member or field, and value
 

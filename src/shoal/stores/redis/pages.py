@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
@@ -47,7 +47,6 @@ from shoal.stores.contract.pages import (
 )
 from shoal.stores.contract.places import NO_SERVERS
 from shoal.stores.contract.record_reader import settings_of
-from shoal.values import dataclass
 
 YIELD_EVERY = 64  # records between two turns of the event loop
 NOT_COUNTED = "pages in the archive: a fleet keeps no record of those that are done; --deep goes through them"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.records import UNREADABLE, chunk_size, unpack_letter, unpack_record
@@ -12,7 +12,6 @@ from shoal.frontier.redis.repair.scan import PlaceScan
 from shoal.frontier.redis.repair.shard import Shard
 from shoal.frontier.redis.scan import BATCH
 from shoal.model.failure import FailureClass
-from shoal.values import dataclass
 
 
 @dataclass(slots=True)
