@@ -24,6 +24,7 @@ from shoal.fetch.http.exchange import Exchange
 from shoal.fetch.http.exit_dial import AddressResolver, ExitDialer
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import EncodedRequest, Headers, compose
+from shoal.fetch.http.own_limits import RETRY_S, OutOfSockets
 from shoal.fetch.http.pool import ConnectionPool
 from shoal.fetch.http.proxy_protocols import LOGIN_REFUSED, absolute_form, authorization, proxy_error
 from shoal.fetch.http.send_turn import SendTurn
@@ -145,7 +146,11 @@ class HttpClient:
                 return answer
         if via is not None:
             self._make_room(via)
-        opened = await self._dialer.open(origin, limits, timing, via)
+        try:
+            opened = await self._dialer.open(origin, limits, timing, via)
+        except OutOfSockets:
+            self._pool.close()  # idle connections hold what others need
+            return NotSent(RETRY_S)
         if isinstance(opened, Failure):
             return opened
         return await self._send(opened, message, limits, turn, timing=timing, started_at=started_at)
