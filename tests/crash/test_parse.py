@@ -23,6 +23,7 @@ from shoal.model.limits import MIB, ParseLimits
 from shoal.model.page import ParseResult
 from shoal.model.scope import Scope
 from shoal.parse.channel import STALLED_S
+from shoal.parse.page_memory import PageMemory
 from shoal.parse.pool import ParsePool, Poisoned, describe
 from shoal.parse.verdict import PoisonCause
 from shoal.spider.source import PlainSpider, SpiderFile
@@ -324,6 +325,26 @@ async def test_closing_does_not_wait_for_pages_and_leaves_nothing_behind() -> No
 
     assert open_files() == before
     assert not any(process.is_running() for process in everybody)
+
+
+async def test_large_pages_wait_for_memory_that_dead_children_and_closed_pools_give_back() -> None:
+    large, memory = b"<b>x</b>" * 100_000, PageMemory()
+    answers: list[Answer] = []
+    async with opened() as pool:
+        pool._memory = memory
+        for number, deed in enumerate(["segfault", "good", "segfault", "good", "good"]):
+            pool.submit(task(number, deed, large), answers.append)
+        for number in range(5, 25):
+            pool.submit(task(number, "good"), answers.append)
+        await pool.drain()
+        assert memory.used == 0
+        pool.submit(task(25, "good", large), answers.append)
+        while not memory.used:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    assert memory.used == 0
+    assert sorted(answer.id for answer in answers) == list(range(25))
+    assert [answer.id for answer in answers if isinstance(answer, Poisoned)] == [0, 2]
 
 
 async def test_when_the_fork_server_is_killed_another_is_started() -> None:

@@ -41,8 +41,9 @@ MAX_DESCRIPTION_BYTES = 1 << 30  # a spider may have a long list of seeds
 _FD = struct.Struct("i")
 
 # Without these, glibc may return memory to the system after each page and request it again for the next one,
-# and parsing takes twice as long. glibc silently ignores a threshold above 32 MiB.
-_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
+# and parsing takes twice as long. The texts of a page of many MiB are given back: in the heap, each of them
+# leaves a gap whenever it grows.
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 
 

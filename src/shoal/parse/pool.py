@@ -33,6 +33,7 @@ from shoal.parse.channel import Channel, PendingPage
 from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import ChildExited, Ready, Start, encode
 from shoal.parse.output import spider_log_level
+from shoal.parse.page_memory import PageMemory, estimated_bytes, is_large
 from shoal.parse.sandbox import guarantees, landlock
 from shoal.parse.verdict import ChildExit, KillReason, PoisonCause, Verdict, judge
 from shoal.spider.source import SpiderDescription, SpiderModule, SpiderSource
@@ -76,7 +77,9 @@ class ParsePool:
     description: SpiderDescription
     confinement: frozenset[str]  # the guarantees of the sandbox that hold on this machine
 
-    def __init__(self, start: Start, procs: int, import_timeout: float) -> None:
+    def __init__(
+        self, start: Start, procs: int, import_timeout: float, memory: PageMemory | None = None
+    ) -> None:
         self.backlog = PoolBacklog()
         self.stats = PoolStats()
         self._start = start
@@ -88,6 +91,8 @@ class ParsePool:
         self._broken: asyncio.Future[None] = self._loop.create_future()
         self._idle = asyncio.Event()
         self._waiting: deque[PendingPage[Answer]] = deque()
+        self._large: deque[PendingPage[Answer]] = deque()  # those of the waiting pages that need much memory
+        self._memory = memory or PageMemory()
         self._suspects: deque[PendingPage[Answer]] = deque()
         self._channels: dict[int, Channel[Answer]] = {}
         self._numbers = itertools.count(1)
@@ -166,7 +171,8 @@ class ParsePool:
         """Parse a page; the event loop calls `on_answer` once, never during this call."""
         if self._broken.done():
             self._broken.result()
-        self._waiting.append(PendingPage(task, on_answer))
+        pending = PendingPage(task, on_answer)
+        (self._large if is_large(task.body) else self._waiting).append(pending)
         self.backlog.pages += 1
         self.backlog.bytes += len(task.body)
         # Not at once: pages submitted in the same iteration of the loop share one message.
@@ -195,16 +201,51 @@ class ParsePool:
         self._dispatch_scheduled = False
         if self._ready:
             self._dispatch_suspects()
+            self._dispatch_large()
             self._dispatch_waiting()
 
     def _dispatch_suspects(self) -> None:
         """Send each page with a strike to a fresh child, alone. Leave at least one child to other pages."""
         limit = max(1, self._procs - 1) if self._waiting else self._procs
         alone = sum(channel.alone for channel in self._channels.values())
-        while self._suspects and alone < limit and (channel := self._fresh_child()) is not None:
+        while self._suspects and alone < limit and self._has_memory(self._suspects[0]):
+            if (channel := self._fresh_child()) is None:
+                self._give_back(self._suspects[0])
+                return
             channel.alone = True
             alone += 1
             self._send(channel, [self._suspects.popleft()])
+
+    def _has_memory(self, pending: PendingPage[Answer]) -> bool:
+        """Count the memory of a large page; return False if it has to wait."""
+        if not is_large(pending.task.body):
+            return True
+        size = estimated_bytes(pending.task.body)
+        if not self._memory.take(size, self._on_memory):
+            return False
+        pending.counted = size
+        return True
+
+    def _give_back(self, pending: PendingPage[Answer]) -> None:
+        if size := pending.counted:
+            pending.counted = 0
+            self._memory.give_back(size)
+
+    def _on_memory(self) -> None:
+        """Send large pages for which there may be memory now."""
+        if not self._dispatch_scheduled:
+            self._dispatch_soon()
+
+    def _dispatch_large(self) -> None:
+        """Send large pages, each to the child with the fewest pages, as long as there is memory for them."""
+        while self._large and self._has_memory(self._large[0]):
+            takers = [channel for channel in self._channels.values() if channel.has_room]
+            if all(channel.unanswered for channel in takers) and self._may_start_child():
+                takers = [self._start_child()]
+            if not takers:
+                self._give_back(self._large[0])
+                return
+            self._send(min(takers, key=lambda channel: len(channel.unanswered)), [self._large.popleft()])
 
     def _fresh_child(self) -> Channel[Answer] | None:
         """Return a child that has not parsed a page yet, started if necessary; None if all are busy."""
@@ -268,7 +309,7 @@ class ParsePool:
             # Usually it is dead and this does nothing. If it is alive, its connection is unusable.
             self._kill(channel.number)
         self._end_retired(channel)
-        if self._suspects or (self._waiting and (channel.has_room or channel.retiring)):
+        if self._suspects or ((self._waiting or self._large) and (channel.has_room or channel.retiring)):
             self._dispatch()
 
     def _end_retired(self, channel: Channel[Answer]) -> None:
@@ -295,6 +336,7 @@ class ParsePool:
         """Note what answering pages has cost; a pool that shares its children overrides it."""
 
     def _answer(self, pending: PendingPage[Answer], answer: Answer) -> None:
+        self._give_back(pending)
         self.backlog.pages -= 1
         self.backlog.bytes -= len(pending.task.body)
         if self.backlog.pages == 0:
@@ -336,8 +378,9 @@ class ParsePool:
         channel.close()
         blamed = channel.blamed_page() if verdict is not None else None
         for pending in reversed(channel.unanswered):
+            self._give_back(pending)
             if pending is not blamed:
-                self._waiting.appendleft(pending)
+                (self._large if is_large(pending.task.body) else self._waiting).appendleft(pending)
         if blamed is not None and verdict is not None:
             self._strike(blamed, verdict)
         self._dispatch()
@@ -417,12 +460,17 @@ class ParsePool:
 
     async def _close(self) -> None:
         self._ready = False
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        self._close_channels()
         if self._broken.done():
             self._broken.exception()  # marks it as retrieved: asyncio would warn when it is collected
         await self._fork_server.close()
+
+    def _close_channels(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+            for pending in channel.unanswered:
+                self._give_back(pending)
+        self._channels.clear()
 
 
 def import_path(source: SpiderSource) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from shoal.model.limits import ParseLimits
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import ChildExited, Ready, Start, encode
+from shoal.parse.page_memory import PageMemory
 from shoal.parse.pool import IMPORT_TIMEOUT_S, ParsePool
 from shoal.parse.sandbox import landlock
 from shoal.spider.source import SpiderDescription, SpiderSource
@@ -96,6 +97,7 @@ class SharedParsers:
         self._starts: dict[bytes, Start] = {}
         self._pools: set[SharedPool] = set()
         self._wanting: dict[SharedPool, float] = {}  # pools whose pages have no child: since when
+        self.memory = PageMemory()
         self._granted = 0  # places of children that are not forked yet
         self._numbers = itertools.count(1)
         self._assign_scheduled = False
@@ -362,7 +364,7 @@ class SharedPool(ParsePool):
         weight: float,
     ) -> None:
         self._shared = shared
-        super().__init__(start, procs, IMPORT_TIMEOUT_S)
+        super().__init__(start, procs, IMPORT_TIMEOUT_S, shared.memory)
         self.key = key
         self.granted = 0  # children that may be forked
         self.used = 0.0  # CPU seconds of its pages, divided by its weight
@@ -409,10 +411,9 @@ class SharedPool(ParsePool):
     def close_children(self) -> None:
         """End every child at once."""
         self._ready = False
-        for channel in list(self._channels.values()):
-            channel.close()
+        for channel in self._channels.values():
             self._shared.kill(self, channel.number)
-        self._channels.clear()
+        self._close_channels()
         if self._broken.done():
             self._broken.exception()  # marks it as retrieved
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from shoal.spider.metadata.article import Article
     from shoal.spider.metadata.page_metadata import Metadata
 
+KEPT_TEXT_BYTES = 4 << 20  # the text of a larger page is not kept beside its tree
+
 
 class Page:
     """A fetched response, passed to a handler.
@@ -209,6 +211,9 @@ class Page:
             return LxmlElement.of_xml(self.text)
         decoded = self._decoded()
         if decoded.encoding == UTF_8 and decoded.source is not CharsetSource.BOM:
+            if len(self.body) > KEPT_TEXT_BYTES:
+                self._text = None  # decoded again if it is asked for
+                del decoded
             return LexborDocument(self.body)  # Lexbor takes UTF-8: no need to encode again
         return LexborDocument(decoded.text)
 

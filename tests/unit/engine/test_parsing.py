@@ -53,6 +53,7 @@ class FakeParser:
     """Collects tasks; a test answers them."""
 
     pages: int = 0
+    bytes: int = 0
     tasks: list[tuple[ParseTask, Callable[[Answer], None]]] = field(default_factory=list)
 
     @property

@@ -229,7 +229,7 @@ class HttpClient:
                 return proxy_error("user name or password refused, status 407", LOGIN_REFUSED)
             wire = body = exchange.body
             lenient = exchange.lenient
-            if self._memory.full and (exchange.encoding or len(wire) > UNCOUNTED_BYTES):
+            if self._memory.full and len(wire) > UNCOUNTED_BYTES:
                 self._memory.release(await self._memory.reserve(len(wire)))
             if exchange.encoding:
                 lenient = lenient or not is_known(exchange.encoding)

@@ -12,6 +12,7 @@ browsers do.
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import BytesIO
 from typing import Protocol
 
 import brotli
@@ -150,18 +151,18 @@ def _in_pieces(
     body = wire
     for left, name in zip(reversed(range(len(encodings))), encodings, strict=True):
         bounds = outer if left and outer is not None else limits
-        out = bytearray()
+        out = BytesIO()  # its value is not copied
         try:
             for part in _pieces(name, body, PIECE_BYTES):
-                out += part
-                if failure := _too_much(len(out), len(wire), bounds):
+                out.write(part)
+                if failure := _too_much(out.tell(), len(wire), bounds):
                     yield failure
                     return
                 yield None
         except _Fault as fault:
             yield fault.failure
             return
-        body = bytes(out)
+        body = out.getvalue()
     yield body
 
 
