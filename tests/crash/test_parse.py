@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ from tests.unit.parse.tasks import task
 from shoal.model.errors import Misconfigured
 from shoal.model.limits import MIB, ParseLimits
 from shoal.model.page import ParseResult
+from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.parse.channel import STALLED_S
 from shoal.parse.page_memory import PageMemory
-from shoal.parse.pool import ParsePool, Poisoned, describe
+from shoal.parse.pool import IMPORT_RETRIES, ParsePool, Poisoned, describe
+from shoal.parse.shared_parsers import SharedParsers
 from shoal.parse.verdict import PoisonCause
 from shoal.spider.source import PlainSpider, SpiderFile
 
@@ -357,6 +359,42 @@ async def test_when_the_fork_server_is_killed_another_is_started() -> None:
         answers = await parse(pool, [f"good-{n}" for n in range(50)])
 
     assert all(items(answer) for answer in answers)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("kills", "loaded"), [(1, True), (IMPORT_RETRIES + 1, False)])
+async def test_an_import_that_is_killed_from_outside_is_tried_again(
+    kills: int, tmp_path: Path, *, loaded: bool, shared: bool
+) -> None:
+    spider = tmp_path / "slow.py"
+    spider.write_text(
+        "import time, shoal\ntime.sleep(0.5)\nspider = shoal.Spider('plain')\nspider.page()(print)\n"
+    )
+    source, limits = SpiderFile(str(spider)), ParseLimits()
+
+    async def load(opening: AbstractAsyncContextManager[ParsePool]) -> str:
+        try:
+            async with opening as pool:
+                return pool.description.name
+        except Misconfigured as error:
+            return str(error)
+
+    async def load_shared() -> str:
+        async with SharedParsers.open(max_children=1, max_spiders=1) as parsers:
+            return await load(parsers.pool(source, procs=1, limits=limits, sandbox=SandboxRules()))
+
+    loading = asyncio.create_task(
+        load_shared() if shared else load(ParsePool.open(source, procs=1, limits=limits))
+    )
+    killed = set[int]()
+    while len(killed) < kills:
+        for process in family()[:1]:
+            if process.pid not in killed:
+                killed.add(process.pid)
+                process.kill()
+        await asyncio.sleep(0.01)
+
+    assert ("plain" if loaded else "status -9") in await loading
 
 
 async def test_a_broken_pool_raises_for_every_caller(tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ class ForkServerClient:
     ) -> None:
         self.ready: asyncio.Future[Ready] = loop.create_future()
         self.guarantees: frozenset[str] | None = None  # of the sandbox; None: it is not in it yet
+        self.was_killed = False  # by SIGKILL from outside, as when the machine is out of memory
+        self._killing = False
         self._ended: asyncio.Future[None] = loop.create_future()
         self._where = start.where
         self._loop = loop
@@ -170,7 +172,7 @@ class ForkServerClient:
                     self._handle(decode_from_zygote(payload))
                 # User code wrote to the connection during its import, or sends file descriptors.
                 if self._reader.invalid or len(self._unclaimed) > MAX_DESCRIPTORS:
-                    self._process.kill()
+                    self._end_process()
                     self._close_unclaimed()
         except BlockingIOError:
             return
@@ -188,6 +190,10 @@ class ForkServerClient:
                 self._unclaimed.extend(fd for (fd,) in _FD.iter_unpack(content[:whole]))
         return data
 
+    def _end_process(self) -> None:
+        self._killing = True
+        self._process.kill()
+
     def _close_unclaimed(self) -> None:
         while self._unclaimed:
             os.close(self._unclaimed.popleft())
@@ -196,7 +202,7 @@ class ForkServerClient:
         """Record the pidfd of a child. User code may have sent one of another process: do not kill that."""
         if _parent_of(pidfd) not in (self._process.pid, None) or child in self._pidfds:
             os.close(pidfd)
-            self._process.kill()
+            self._end_process()
             return
         self._pidfds[child] = pidfd
         if child in self._doomed:
@@ -226,6 +232,7 @@ class ForkServerClient:
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         status = self._process.wait()
+        self.was_killed = status == -signal.SIGKILL and not self._killing
         if self._control.fileno() >= 0:
             self._readable()  # its last messages may not have been read yet
             self._close_control()

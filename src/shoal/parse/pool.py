@@ -41,6 +41,7 @@ from shoal.spider.source import SpiderDescription, SpiderModule, SpiderSource
 log = logging.getLogger(__name__)
 
 IMPORT_TIMEOUT_S = 60.0  # seconds a spider may take to load
+IMPORT_RETRIES = 2  # of an import that was killed from outside: by the system, for memory
 
 
 class Poisoned(msgspec.Struct, frozen=True):
@@ -100,6 +101,7 @@ class ParsePool:
         self._scope = encode(Scope())
         self._ready = False  # the fork server has loaded the spider
         self._dispatch_scheduled = False
+        self._imports_killed = 0  # in a row
         self._open_fork_server()
 
     @classmethod
@@ -411,13 +413,28 @@ class ParsePool:
             raise Unavailable(f"cannot start a parse process: {error}") from error
 
     async def _wait_loaded(self) -> Ready:
-        try:
-            async with asyncio.timeout(self._import_timeout):
-                ready = await asyncio.shield(self._fork_server.ready)
-        except TimeoutError:
-            raise Misconfigured(self._too_slow()) from None
-        self._ready = True
-        return ready
+        while True:
+            try:
+                async with asyncio.timeout(self._import_timeout):
+                    ready = await asyncio.shield(self._fork_server.ready)
+            except TimeoutError:
+                raise Misconfigured(self._too_slow()) from None
+            except Misconfigured:
+                if not self._may_import_again():
+                    raise
+                self._fork_server = self._start_fork_server()
+            else:
+                self._imports_killed = 0
+                self._ready = True
+                return ready
+
+    def _may_import_again(self) -> bool:
+        """Return whether the fork server was killed while it loaded the spider, which is not its fault."""
+        if not self._fork_server.was_killed or self._imports_killed >= IMPORT_RETRIES:
+            return False
+        self._imports_killed += 1
+        log.warning("parse.import_killed", extra={"spider": self._start.where})
+        return True
 
     def _fork_server_lost(self) -> None:
         """Start a new fork server: this one died, and its children with it, which should never happen."""
@@ -426,6 +443,9 @@ class ParsePool:
         self._ready = False
         self._lose_children()
         log.error("parse.fork_server_lost", extra={"spider": self._start.where})
+        self._restart_fork_server()
+
+    def _restart_fork_server(self) -> None:
         try:
             self._fork_server = self._start_fork_server()
         except Unavailable as error:
@@ -445,8 +465,12 @@ class ParsePool:
         if ready.cancelled():  # closing
             return
         if error := ready.exception():
-            self._break(error)
+            if self._may_import_again():
+                self._restart_fork_server()
+            else:
+                self._break(error)
             return
+        self._imports_killed = 0
         self._ready = True
         self._dispatch()
 

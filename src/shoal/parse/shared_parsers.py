@@ -19,7 +19,7 @@ import itertools
 import logging
 import socket
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -32,7 +32,7 @@ from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import ChildExited, Ready, Start, encode
 from shoal.parse.page_memory import PageMemory
-from shoal.parse.pool import IMPORT_TIMEOUT_S, ParsePool
+from shoal.parse.pool import IMPORT_RETRIES, IMPORT_TIMEOUT_S, ParsePool
 from shoal.parse.sandbox import landlock
 from shoal.spider.source import SpiderDescription, SpiderSource
 
@@ -91,6 +91,7 @@ class SharedParsers:
         self._group = group
         self._loop = asyncio.get_running_loop()
         self._servers: dict[bytes, SpiderServer] = {}
+        self._imports_killed = Counter[bytes]()  # in a row
         self._closing = 0  # fork servers that have not exited yet
         self._known: OrderedDict[bytes, LoadedSpider] = OrderedDict()
         self._loads: dict[bytes, asyncio.Future[LoadedSpider]] = {}  # asked for by crawls that open
@@ -296,7 +297,11 @@ class SharedParsers:
         late.cancel()
         if ready.cancelled():
             return
-        if (error := ready.exception()) is not None:
+        if server.client.was_killed and self._imports_killed[key] < IMPORT_RETRIES:
+            self._imports_killed[key] += 1
+            log.warning("parse.import_killed", extra={"spider": server.start.where})
+        elif (error := ready.exception()) is not None:
+            del self._imports_killed[key]
             self._finish_load(key, error)
             for pool in [one for one in self._wanting if one.key == key]:
                 del self._wanting[pool]
@@ -304,6 +309,7 @@ class SharedParsers:
             if self._servers.get(key) is server:
                 self._close_server(server)
         else:
+            del self._imports_killed[key]
             # Seeds are not kept: only submitting needs them, and there may be a million.
             server.loaded_at = self._loop.time()
             description = msgspec.structs.replace(ready.result().description, start=())
