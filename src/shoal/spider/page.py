@@ -1,6 +1,5 @@
 """`Page`: a fetched response, as a handler sees it. Decoding and parsing happen on first use."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from re import Pattern
 from typing import TYPE_CHECKING, Any, Unpack
@@ -9,6 +8,7 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from shoal.model.errors import Misconfigured
+from shoal.model.expression import compile_expression
 from shoal.model.page import ParseTask
 from shoal.model.rendering import Rendering
 from shoal.model.request import HTTP, NORMAL, Request
@@ -485,9 +485,9 @@ class Page:
 
 def _compile_follow(pattern: str | Pattern[str]) -> Pattern[str]:
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"follow={pattern!r} is not a regular expression: {error}") from None
+        return compile_expression(pattern)
+    except ValueError as error:
+        raise ValueError(f"follow={pattern!r}: {error}") from None
 
 
 def _first(headers: Iterable[tuple[str, str]], name: str) -> str:

@@ -18,6 +18,7 @@ from shoal.model.configuration.block_rules import block_rule
 from shoal.model.configuration.output_patterns import output_pattern
 from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.expression import compile_expression
 from shoal.model.levels.ladder import LADDER, PINS
 from shoal.model.pace import PaceBy
 from shoal.model.sandbox import SandboxMode
@@ -252,9 +253,9 @@ def _text(given: SettingValue) -> str:
     assert isinstance(text, str)
     if given.key == "crawl.follow":
         try:
-            re.compile(text)
-        except re.error as error:
-            raise Misconfigured(f"{given.origin}: not a regular expression: {error}: {text!r}") from None
+            compile_expression(text)
+        except ValueError as error:
+            raise Misconfigured(f"{given.origin}: {error}: {text!r}") from None
     if given.key == "crawl.user_agent":
         _require(text.isprintable() and text.isascii(), given, "one line of plain ASCII")
     if given.key == "crawl.level":
