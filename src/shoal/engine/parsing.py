@@ -70,6 +70,7 @@ LARGE_RECORD_BYTES = (
 )  # compressed: such pages are read one at a time, as they may be 200 times larger
 MAX_REASON_CHARS = 500  # of what a parse child says about a page
 MAX_TRACEBACK_CHARS = 8_000
+UNSEALED = "it has no length, and its connection ended without the end of TLS: the rest may be missing"
 
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -359,6 +360,8 @@ class Parsing:
         elif answer.fault is not None:
             self._faulty(entry, answer.fault)
         else:
+            if isinstance(entry.stage, NewPage) and entry.stage.response.unsealed and not answer.partial:
+                answer = msgspec.structs.replace(answer, partial=UNSEALED)
             result, links = self._outside_traps(entry, answer, links)
             self._counters.page(result)
             if self._request_log is not None:

@@ -236,7 +236,9 @@ class HttpClient:
                 if message.first_bytes:
                     decoded = decode_first(wire, exchange.encoding, limits, message.first_bytes)
                 else:
-                    decoded = await self._decoder.decode(wire, exchange.encoding, limits)
+                    decoded = await self._decoder.decode(
+                        wire, exchange.encoding, limits, may_be_empty=not exchange.until_close
+                    )
                 if isinstance(decoded, Failure):
                     connection.abort()
                     return Failure(decoded.failure_class, decoded.reason, exchange.status)

@@ -42,11 +42,18 @@ class Decoder:
         self._large = asyncio.Lock()
         self._memory = memory or BodyMemory()
 
-    async def decode(self, wire: bytes, content_encoding: str, limits: FetchLimits) -> bytes | Failure:
-        """Decode a body by `content_encoding`: the header's value, several lines joined by commas."""
+    async def decode(
+        self, wire: bytes, content_encoding: str, limits: FetchLimits, *, may_be_empty: bool = True
+    ) -> bytes | Failure:
+        """Decode a body by `content_encoding`: the header's value, several lines joined by commas.
+
+        `may_be_empty`: its length was announced. Otherwise nothing at all is a body that ended early.
+        """
         encodings = _encodings(content_encoding, limits)
         if isinstance(encodings, Failure):
             return encodings
+        if encodings and not wire and not may_be_empty:
+            return Failure(FailureClass.TRUNCATED, f"the {encodings[0]} body ends early")
         if not encodings or not wire:
             return wire
         body = _at_once(wire, encodings, limits)
