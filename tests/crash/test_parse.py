@@ -34,6 +34,9 @@ NASTY = Path(__file__).parent / "nasty_spider.py"
 LIMITS = ParseLimits(cpu=1, wall=60, memory_bytes=128 * MIB, output_bytes=MIB, items=5_000, crashes=2)
 TIGHTER = {
     "sleep": replace(LIMITS, wall=1),
+    "deaf": replace(LIMITS, wall=1),
+    "block": replace(LIMITS, wall=1),
+    "hold": replace(LIMITS, wall=1),
     "shout": replace(LIMITS, wall=1),
     "bloat": replace(LIMITS, output_bytes=MIB // 8),
 }
@@ -105,6 +108,9 @@ async def parse_among_good(pool: ParsePool, deed: str) -> Answer:
         ("pretend", PoisonCause.CRASH, "status 81"),
         ("regex", PoisonCause.TIMEOUT, "more than 1 s of CPU"),
         ("sleep", PoisonCause.TIMEOUT, "no result after 1 s"),
+        ("deaf", PoisonCause.TIMEOUT, ""),
+        ("block", PoisonCause.TIMEOUT, "no result after 1 s"),
+        ("hold", PoisonCause.TIMEOUT, "no result after 1 s"),
         ("shout", PoisonCause.TIMEOUT, ""),
         ("allocate", PoisonCause.OOM, "more than 128 MiB"),
         ("bloat", PoisonCause.OUTPUT, "0.125 MiB of output"),
@@ -136,6 +142,8 @@ async def test_only_the_page_that_crashes_its_child_is_poisoned(
         ("connect", "a spider may not use the network"),
         ("files", "Too many open files"),
         ("write", "Permission denied"),
+        ("shm", "Permission denied"),
+        ("memfd", "Operation not permitted"),
     ],
 )
 async def test_what_a_child_survives_is_the_spiders_own_fault_on_that_page(deed: str, reason: str) -> None:
