@@ -13,7 +13,11 @@ NewCrawlName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]*(?!\n)
 FieldName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$", max_length=100)]
 # One part of a path that means the same on every system; what follows the last dot chooses the format.
 OutputName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.(jsonl|csv|sqlite|parquet)(?!\n)$", max_length=100)
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.((jsonl|csv)(\.(gz|zst))?|sqlite|parquet)(?!\n)$",
+        max_length=100,
+    ),
 ]
 SpiderName = Annotated[
     str,
