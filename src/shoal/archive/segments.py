@@ -25,7 +25,7 @@ _PERMANENT = {
 }
 
 
-_NEVER_WAIT = os.O_NONBLOCK  # a pipe in the place of a segment would be waited for without limit
+_NEVER_WAIT = os.O_NONBLOCK  # opening a pipe in the place of a segment would block without limit
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A limit on the memory of all large pages that the parse children of a process work on, together.
 
-Each child has a limit of its own, for one page. Several children that parse large pages at once would take
+Each child has a separate limit, for one page. Several children that parse large pages at once would take
 several times as much. So a large page is sent to a child only while the estimates for those in progress, its
 own included, stay below the limit; it waits otherwise, and smaller pages pass it. A page may always be sent
 if it is the only large one, so the wait ends.

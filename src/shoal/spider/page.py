@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Misconfigured
-from shoal.model.expression import compile_expression
 from shoal.model.page import ParseTask
 from shoal.model.rendering import Rendering
 from shoal.model.request import HTTP, NORMAL, Request

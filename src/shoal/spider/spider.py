@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from shoal.model.configuration.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.expression import compile_expression
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.limits import LinkLimits
 from shoal.model.printable import name_fault

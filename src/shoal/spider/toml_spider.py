@@ -24,9 +24,9 @@ from typing import Any
 from urllib.parse import quote
 
 from shoal.model.configuration.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.configuration.toml_text import parse_toml
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.expression import compile_expression
 from shoal.model.request import FIRST, LAST
 from shoal.model.settings import OPERATOR_OPTIONS
 from shoal.spider.arguments import Given, as_text, fill_defaults, refuse_arguments

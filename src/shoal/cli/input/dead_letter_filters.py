@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.input.options import MAX_COUNT, Config, Crawl, Json, Store, option
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Misconfigured
-from shoal.model.expression import compile_expression
 from shoal.model.failure import FailureClass
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.input.options import MAX_COUNT, option
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Misconfigured
-from shoal.model.expression import compile_expression
 
 if TYPE_CHECKING:
     from shoal.services.reprocess.choice import PageFilter

@@ -15,10 +15,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from shoal.model.configuration.address_ranges import address_range
 from shoal.model.configuration.block_rules import block_rule
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.configuration.output_patterns import output_pattern
 from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.expression import compile_expression
 from shoal.model.levels.ladder import LADDER, PINS
 from shoal.model.pace import PaceBy
 from shoal.model.sandbox import SandboxMode

@@ -1,7 +1,7 @@
 import pytest
 
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Rejected
-from shoal.model.expression import compile_expression
 from shoal.model.start_url import start_url
 
 
