@@ -40,7 +40,7 @@ from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.escalation.learned_levels import LearnedLevels
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.registry import check_pools
-from shoal.model.errors import Lost, Misconfigured, ShoalError, leaves
+from shoal.model.errors import Lost, Misconfigured, ShoalError, leaves, unexpected
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
@@ -296,7 +296,9 @@ class Worker:
                 failures = 1 if time.monotonic() - began > LONGEST_PAUSE_S else failures + 1
                 pause = pause_after(failures, refused=False)
                 why = f"{type(found[0]).__name__}: {found[0]}"
-                log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=found[0])
+                log.error(
+                    "worker.chore_failed", extra={"chore": name, "why": why}, exc_info=unexpected(found[0])
+                )
                 await self._fleet.damage.check_all()
                 await asyncio.sleep(pause)
 

@@ -59,7 +59,7 @@ def _read(number: int, name: str) -> str:
             raise Misconfigured(f"proxies.list: entry {number}: not a proxy URL, nor a file of at most 1 MiB")
         if found.st_mode & (stat.S_IRGRP | stat.S_IROTH):
             log.warning("proxies.file_readable", extra={"entry": number, "change_with": f"chmod 600 {name}"})
-        return Path(name).read_text("utf-8")
+        return Path(name).read_text("utf-8-sig")
     except OSError as error:
         raise Misconfigured(
             f"proxies.list: entry {number}: neither a proxy URL, such as http://user:password@host:8000,"

@@ -24,6 +24,7 @@ from shoal.fetch.http.exchange import Exchange
 from shoal.fetch.http.exit_dial import AddressResolver, ExitDialer
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import EncodedRequest, Headers, compose
+from shoal.fetch.http.own_limits import RETRY_S, OutOfSockets
 from shoal.fetch.http.pool import ConnectionPool
 from shoal.fetch.http.proxy_protocols import LOGIN_REFUSED, absolute_form, authorization, proxy_error
 from shoal.fetch.http.send_turn import SendTurn
@@ -145,7 +146,11 @@ class HttpClient:
                 return answer
         if via is not None:
             self._make_room(via)
-        opened = await self._dialer.open(origin, limits, timing, via)
+        try:
+            opened = await self._dialer.open(origin, limits, timing, via)
+        except OutOfSockets:
+            self._pool.close()  # idle connections hold what others need
+            return NotSent(RETRY_S)
         if isinstance(opened, Failure):
             return opened
         return await self._send(opened, message, limits, turn, timing=timing, started_at=started_at)
@@ -224,14 +229,16 @@ class HttpClient:
                 return proxy_error("user name or password refused, status 407", LOGIN_REFUSED)
             wire = body = exchange.body
             lenient = exchange.lenient
-            if self._memory.full and (exchange.encoding or len(wire) > UNCOUNTED_BYTES):
+            if self._memory.full and len(wire) > UNCOUNTED_BYTES:
                 self._memory.release(await self._memory.reserve(len(wire)))
             if exchange.encoding:
                 lenient = lenient or not is_known(exchange.encoding)
                 if message.first_bytes:
                     decoded = decode_first(wire, exchange.encoding, limits, message.first_bytes)
                 else:
-                    decoded = await self._decoder.decode(wire, exchange.encoding, limits)
+                    decoded = await self._decoder.decode(
+                        wire, exchange.encoding, limits, may_be_empty=not exchange.until_close
+                    )
                 if isinstance(decoded, Failure):
                     connection.abort()
                     return Failure(decoded.failure_class, decoded.reason, exchange.status)

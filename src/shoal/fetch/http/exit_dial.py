@@ -25,6 +25,7 @@ from typing import Protocol, cast
 
 import msgspec
 
+from shoal.fetch.http import own_limits
 from shoal.fetch.http import proxy_protocols as protocols
 from shoal.fetch.http.dns import Answer
 from shoal.fetch.http.guard import Guard, check_name_for_exit
@@ -210,11 +211,10 @@ class ExitDialer:
 
 async def _connect(addresses: Sequence[str], port: int) -> "_Reader":
     """Connect to the first address of an exit that accepts."""
-    loop = asyncio.get_running_loop()
     error = OSError("no address")
     for address in addresses:
         try:
-            _, reader = await loop.create_connection(_Reader, address, port)
+            _, reader = await own_limits.connect(_Reader, address, port)
         except OSError as refused:
             error = refused
         else:

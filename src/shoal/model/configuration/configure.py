@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from shoal.model.configuration import ENVIRONMENT
 from shoal.model.configuration.address_ranges import address_range
 from shoal.model.configuration.block_rules import block_rule
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.configuration.output_patterns import output_pattern
 from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured, Rejected
@@ -251,9 +252,9 @@ def _text(given: SettingValue) -> str:
     assert isinstance(text, str)
     if given.key == "crawl.follow":
         try:
-            re.compile(text)
-        except re.error as error:
-            raise Misconfigured(f"{given.origin}: not a regular expression: {error}: {text!r}") from None
+            compile_expression(text)
+        except ValueError as error:
+            raise Misconfigured(f"{given.origin}: {error}: {text!r}") from None
     if given.key == "crawl.user_agent":
         _require(text.isprintable() and text.isascii(), given, "one line of plain ASCII")
     if given.key == "crawl.level":
