@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 MAX_EXITS_PER_ATTEMPT = 3
 BUSY_WAIT_S = 5.0  # for a connection of a busy exit; then the request goes back to the frontier
+RETRY_EARLY_S = 60.0  # after its last failure, if every exit rests because it fails
 OUT_WAIT_S = 30.0  # longest wait in the frontier while all exits rest
 MIN_WAIT_S = 0.5
 UNCLAIMED_WAIT_S = 2.0  # while other workers have all the exits that a request may use
@@ -297,7 +298,8 @@ class ExitPool:
         if self._busy[self._busy_key(via)] >= self._limit(via):
             return _Wait(MIN_WAIT_S, busy=True)
         for key in self._keys(exit.name, host):
-            if needs_probe(self.health.get(key), now):
+            record = self.health.get(key)
+            if needs_probe(record, now) or (key == exit_key(exit.name) and is_out(record, now)):
                 self.health.probe(key)
         return via
 
@@ -316,7 +318,23 @@ class ExitPool:
                 waits.append(max(map(ready_at, out)) - now)
             else:
                 ready.append(exit)
+        if not ready and not tried and (one := self._retried_early(exits, now)) is not None:
+            return [one], MIN_WAIT_S
         return ready, max(min(waits), MIN_WAIT_S)
+
+    def _retried_early(self, exits: Sequence[Exit], now: float) -> Exit | None:
+        """Return the exit to try if all rest because they fail: there is nothing to lose, and long rests
+        would outlast the return of the first."""
+        oldest: tuple[float, Exit] | None = None
+        for exit in exits:
+            record = self.health.get(exit_key(exit.name))
+            if record is None or record.rest_until <= now:
+                return None  # it rests at this host alone
+            if record.cause != UNHEALTHY or record.probe_until > now:
+                continue
+            if oldest is None or record.last_failure < oldest[0]:
+                oldest = record.last_failure, exit
+        return None if oldest is None or now - oldest[0] < RETRY_EARLY_S else oldest[1]
 
     def _resting_at_host(self, exits: Sequence[Exit], host: str, now: float) -> Sequence[Exit]:
         """Return the exits that rest at this host alone, if waiting for one of them has not helped."""
