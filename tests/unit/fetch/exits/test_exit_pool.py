@@ -264,7 +264,9 @@ async def test_a_target_is_at_fault_when_its_exits_work_for_another_one_in_the_m
         bench.answers, bench.used = dead, []
         found = await bench.get("down.example")
         assert found == (NotSent(OTHER_EXIT_S) if attempt == 0 else answer)
-        assert len(bench.used) == (2 if answer is UNREACHED else 1), "a second exit was asked, if that is safe"
+        assert len(bench.used) == (2 if answer is UNREACHED else 1), (
+            "a second exit was asked, if that is safe"
+        )
         bench.answers = {}
         for _ in range(3):
             assert isinstance(await bench.get("up.example"), Response)
