@@ -36,13 +36,18 @@ def refuses(status: int, *headers: tuple[str, str]) -> Handler:
     return handler
 
 
-def forwards(*, cut_after: int = 1 << 40) -> Handler:
-    """Do what a proxy has to do, for at most so many bytes of a response."""
+def forwards(*, cut_after: int = 1 << 40, address: Callable[[], str] | None = None) -> Handler:
+    """Do what a proxy has to do, for at most so many bytes of a response.
+
+    `address` returns the one that a connection comes from.
+    """
 
     async def handler(peer: Peer) -> None:
         target = (await peer.request()).split(b" ", 2)[1].decode()
         host, _, port = target.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
+        reader, writer = await asyncio.open_connection(
+            host, int(port), local_addr=None if address is None else (address(), 0)
+        )
         await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
 
         async def up() -> None:
