@@ -43,7 +43,10 @@ def forwards(*, cut_after: int = 1 << 40, address: Callable[[], str] | None = No
     """
 
     async def handler(peer: Peer) -> None:
-        target = (await peer.request()).split(b" ", 2)[1].decode()
+        method, target = (await peer.request()).decode().split(" ", 2)[:2]
+        if method != "CONNECT":  # about the proxy itself
+            await peer.send(answer(b"", status=400))
+            return
         host, _, port = target.rpartition(":")
         reader, writer = await asyncio.open_connection(
             host, int(port), local_addr=None if address is None else (address(), 0)

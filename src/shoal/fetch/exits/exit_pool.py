@@ -107,8 +107,9 @@ class ExitPool:
         self._last = ""  # the exit that was used last
         self._uses = 0
         self._sessions: OrderedDict[tuple[str, ExitWish], ExitSession] = OrderedDict()
-        self._events = 0  # counts answers and faults in doubt, in their order
-        self._answered: dict[str, tuple[int, float]] = {}  # by exit: number and time of its last answer
+        self._events = 0  # counts faults in doubt
+        # By exit: the time of its last answer, and the number of such faults before the request for it.
+        self._answered: dict[str, tuple[int, float]] = {}
         self._known_hosts: OrderedDict[str, None] = OrderedDict()  # that have answered through an exit
         self._doubts: OrderedDict[str, _Doubt] = OrderedDict()  # by URL
         self._down_since: float | None = None  # the first fault of an exit since any of them has worked
@@ -185,7 +186,8 @@ class ExitPool:
         tried: list[str] = []
         suspect: ChosenExit | None = None
         last: Answer | None = None
-        url = url or host
+        url, began = url or host, self._events
+        proven = self._proven_since(url) if self._doubts else ()
         while True:
             via = await self._acquire(host, wish, tried)
             if via is None:
@@ -195,7 +197,7 @@ class ExitPool:
                 if last is None:
                     return NotSent(via.seconds), suspect
                 if suspect is not None:
-                    return self._settle_doubt(url, host, [suspect], last), suspect
+                    return self._settle_doubt(url, host, [suspect], last, proven), suspect
                 return (NotSent(OTHER_EXIT_S) if _charged(last) is Party.EXIT else last), suspect
             try:
                 answer = await call(via)
@@ -212,7 +214,7 @@ class ExitPool:
                     last = answer
                 if len(tried) >= MAX_EXITS_PER_ATTEMPT:
                     if suspect is not None and last is not None:
-                        return self._settle_doubt(url, host, [suspect], last), suspect
+                        return self._settle_doubt(url, host, [suspect], last, proven), suspect
                     return (NotSent(OTHER_EXIT_S) if party is Party.EXIT else answer), via
             elif party is Party.DOUBT:
                 another = _is_unreached(answer) and suspect is None
@@ -220,11 +222,11 @@ class ExitPool:
                     suspect, last = via, answer
                     continue
                 doubted = [via] if suspect is None else [suspect, via]
-                return self._settle_doubt(url, host, doubted, answer), via
+                return self._settle_doubt(url, host, doubted, answer, proven), via
             else:
                 self._note(via, host, answer, suspect)
                 if isinstance(answer, Response) or answer.status:
-                    self._note_answer(via, host, url)
+                    self._note_answer(via, host, url, began)
                 return answer, via
 
     def wish_for(self, host: str, wish: ExitWish) -> ExitWish:
@@ -475,10 +477,10 @@ class ExitPool:
         elif isinstance(answer, Failure) and answer.failure_class in _BROKEN:
             self.health.fail(host_key_of(via.name, host), answer.reason)
 
-    def _note_answer(self, via: ChosenExit, host: str, url: str) -> None:
+    def _note_answer(self, via: ChosenExit, host: str, url: str, began: int) -> None:
         """Record that a target has answered through an exit, whatever the answer."""
-        self._events += 1
-        self._answered[via.name] = self._events, self._clock()
+        before, _ = self._answered.get(via.name, (-1, 0.0))
+        self._answered[via.name] = max(began, before), self._clock()
         self._down_since = None
         self._known_hosts[host] = None
         if len(self._known_hosts) > MAX_HOSTS:
@@ -486,21 +488,31 @@ class ExitPool:
         if self._doubts:
             self._doubts.pop(url, None)
 
-    def _settle_doubt(self, url: str, host: str, tried: Sequence[ChosenExit], answer: Answer) -> Answer:
+    def _proven_since(self, url: str) -> Collection[str]:
+        """Return the exits that work, as was seen between the last fault of a URL and now.
+
+        An answer counts if its request began after that fault: the exit may have failed in between.
+        """
+        if (doubt := self._doubts.get(url)) is None:
+            return ()
+        return {exit for exit, (began, _) in self._answered.items() if began >= doubt.at}
+
+    def _settle_doubt(
+        self, url: str, host: str, tried: Sequence[ChosenExit], answer: Answer, proven: Collection[str]
+    ) -> Answer:
         """Return what a request gets that no exit has brought an answer for: its failure, or to wait."""
         now = self._clock()
         known = self._doubts.get(url)
         doubt = known or _Doubt(now, self._events)
-        last = [self._answered.get(via.name, (-1, -math.inf)) for via in tried]
+        last = max(self._answered.get(via.name, (-1, -math.inf))[1] for via in tried)
         for via in tried:
             self._unreached[via.name].add(host)
         party = charge_doubt(
-            answered_since=known is not None and any(number > doubt.at for number, _ in last),
-            silent_s=now - max(at for _, at in last),
+            answered_since=any(via.name in proven for via in tried),
+            silent_s=now - last,
             host_is_known=host in self._known_hosts,
             hosts=min(len(self._unreached[via.name]) for via in tried),
             waited_s=now - doubt.since,
-            wait_s=self._settings.patience,
         )
         if party is not Party.EXIT:  # others may probe these exits
             self.health.end_probes([key for via in tried for key in self._keys(via.name, host)])

@@ -14,6 +14,7 @@ from shoal.model.failure import Failure, FailureClass
 
 DOUBT_S = 10.0  # without an answer through an exit, after which a fault in doubt counts against the exit
 PROVEN_S = 60.0  # for which an answer through an exit says that it works, about a host that never answered
+MAX_DOUBT_S = 7_200.0  # for which a URL waits: longer than a crawl waits for its exits by default
 HOSTS_IN_A_ROW = 5  # that an exit has not reached, after which it is the exit's fault
 
 
@@ -119,7 +120,7 @@ def fault_of(failure: Failure) -> Fault:
 
 
 def charge_doubt(
-    *, answered_since: bool, silent_s: float, host_is_known: bool, hosts: int, waited_s: float, wait_s: float
+    *, answered_since: bool, silent_s: float, host_is_known: bool, hosts: int, waited_s: float
 ) -> Party:
     """Return who is charged if nobody can tell an exit that fails from a target that does.
 
@@ -127,9 +128,9 @@ def charge_doubt(
     silent_s         seconds since its last answer; infinite: there was none
     host_is_known    the host has answered through some exit
     hosts            hosts that the exit has not reached since its last answer, this one among them
-    waited_s         since the URL met the first such fault; it waits for `wait_s` at most
+    waited_s         since the URL met the first such fault
     """
-    if answered_since or waited_s >= wait_s:
+    if answered_since or waited_s >= MAX_DOUBT_S:
         return Party.URL
     if not host_is_known and silent_s <= PROVEN_S and hosts < HOSTS_IN_A_ROW:
         return Party.URL  # a dead link, most likely: it must not wait until something else proves the exit

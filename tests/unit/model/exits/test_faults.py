@@ -17,7 +17,7 @@ from shoal.model.exits.faults import Party, charge_doubt
         (False, 30.0, False, 4, 0.0, Party.URL),  # a dead link, most likely
         (False, 30.0, False, 5, 0.0, Party.EXIT),  # too many dead links in a row
         (False, 61.0, False, 1, 0.0, Party.EXIT),
-        (False, math.inf, True, 1, 3_600.0, Party.URL),  # the stated limit
+        (False, math.inf, True, 1, 7_200.0, Party.URL),  # the stated limit
     ],
 )
 def test_a_url_is_charged_only_if_the_exit_works_for_others(
@@ -30,7 +30,6 @@ def test_a_url_is_charged_only_if_the_exit_works_for_others(
             host_is_known=host_is_known,
             hosts=hosts,
             waited_s=waited_s,
-            wait_s=3_600.0,
         )
         is charged
     )
