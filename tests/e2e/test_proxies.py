@@ -300,6 +300,7 @@ async def test_a_proxy_that_never_worked_is_an_error_at_the_start_and_costs_noth
         assert again.code == 0, again.err
 
 
+@pytest.mark.slow("an exit fails five times, a second apart, before it counts as one that does not work")
 @pytest.mark.parametrize("kind", ["folder", "fleet"])
 async def test_a_crawl_whose_exits_reach_nothing_ends_after_its_patience_and_is_resumed(
     kind: str, tmp_path: Path
