@@ -236,7 +236,7 @@ async def _tunnel_of_garbage(peer: Peer) -> None:
     await peer.send(b"SSH-2.0-OpenSSH\r\n\r\n")
 
 
-async def _tunnel_of_silence(peer: Peer) -> None:
+async def _tunnel_without_an_answer(peer: Peer) -> None:
     await peer.request()
     await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
     await peer.hang()
@@ -258,7 +258,7 @@ async def test_no_url_is_charged_while_the_only_exit_fails_in_every_way(kind: st
         async with asyncio.timeout(60):
             while len({url.split("/")[2] for url in fetches(await site.hits())}) < SHAPE.hosts:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        for fault in (BAD["502"], _tunnel_of_garbage, _tunnel_of_silence):
+        for fault in (BAD["502"], _tunnel_of_garbage, _tunnel_without_an_answer):
             gateway.fault = fault
             await asyncio.sleep(1.0)
         gateway.fault = None

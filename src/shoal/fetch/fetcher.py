@@ -166,7 +166,7 @@ class HttpFetcher:
         return attempt
 
     def _choose_last_exit(self, attempt: Attempt, exits: ExitPool, wish: ExitWish) -> None:
-        """Let the last attempt at a URL that its host refuses leave through the next kind of exits.
+        """Send the last attempt at a URL that its host refuses through the next kind of exits.
 
         A host with few URLs never has enough refusals to change its exits.
         """

@@ -267,8 +267,8 @@ class ProxySettings:
     ] = field(default=(), repr=False)  # has passwords
     rotation: Annotated[
         str,
-        "When the exit of a host changes: turn (every time, in turn), request (the same, and no connection is"
-        " used twice), timed (after proxies.sticky seconds) or worker (only if it is blocked).",
+        "When the exit of a host changes: turn (every time), request (and no connection is used twice), timed"
+        " (after proxies.sticky seconds) or worker (if blocked).",
     ] = "turn"
     sticky: Annotated[
         float, "Seconds for which a host keeps its exit, with rotation timed, or its session at a gateway."

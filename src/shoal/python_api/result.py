@@ -6,10 +6,9 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from shoal.engine.snapshot import RESUMED
 from shoal.model.errors import Misconfigured
 from shoal.model.format import duration, plural
-from shoal.services.crawl import CrawlResult, Ending, summary_json
+from shoal.services.crawl import RESUMED, CrawlResult, Ending, summary_json
 
 if TYPE_CHECKING:
     import pandas

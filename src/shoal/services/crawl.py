@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shoal.stores.contract.store import Store
 
 __all__ = [
+    "RESUMED",
     "CrawlPlan",
     "CrawlResult",
     "Decision",

@@ -64,7 +64,7 @@ class Way:
         return found
 
     async def work_elsewhere(self) -> None:
-        """Let the exit bring a page of another host."""
+        """Bring a page of another host through the exit."""
 
         async def call(via: ChosenExit) -> Answer:
             return Response(f"http://{OTHER}/", 200, (), b"", b"", 0.0, 0.0, exit=via.name)
@@ -134,7 +134,7 @@ async def silent_about_the_target(peer: Peer) -> None:
         await peer.hang()
 
 
-async def tunnel_then_silence(peer: Peer) -> None:
+async def tunnel_then_nothing(peer: Peer) -> None:
     await peer.request()
     await peer.send(TUNNEL)
     await peer.hang()
@@ -170,9 +170,9 @@ WAYS: dict[str, tuple[Fault, Opened]] = {
     "502": (Fault.UNREACHED, behind(refuses(502))),
     "silent about the target": (Fault.UNREACHED, behind(silent_about_the_target)),
     "garbage for TLS": (Fault.TUNNEL, behind(pretends)),
-    "tunnel, then silence": (Fault.TUNNEL, behind(tunnel_then_silence)),
+    "tunnel, then nothing": (Fault.TUNNEL, behind(tunnel_then_nothing)),
     "tunnel, then the end": (Fault.TUNNEL, behind(tunnel_then_end)),
-    "plain tunnel, then silence": (Fault.TUNNEL, behind(tunnel_then_silence, url=PLAIN)),
+    "plain tunnel, then nothing": (Fault.TUNNEL, behind(tunnel_then_nothing, url=PLAIN)),
     "plain tunnel, then the end": (Fault.TUNNEL, behind(tunnel_then_end, url=PLAIN)),
     "plain tunnel, then garbage": (Fault.TUNNEL, behind(tunnel_then_garbage, url=PLAIN)),
     "certificate of another host": (Fault.CERTIFICATE, to(replies(OK), tls="DNS:elsewhere.example")),
@@ -237,7 +237,7 @@ async def test_the_impersonating_client_charges_the_same(name: str, authority: A
         await check(Way(text, url, client), fault)
 
 
-async def test_nobody_is_charged_while_exits_are_busy_or_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_one_is_charged_while_exits_are_busy_or_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.fetch.exits.exit_pool.BUSY_WAIT_S", 0.01)
     asked = 0
     way = Way("http://127.0.0.1:9 name=exit connections=1", "http://a.example/", None)  # type: ignore[arg-type]

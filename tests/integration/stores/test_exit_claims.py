@@ -145,7 +145,7 @@ async def test_a_worker_uses_no_exit_before_its_claim_is_stored(records: list[St
     await one.pool.health.sync()
     await two.pool.health.sync()
     found, _ = await two.pool.send(lambda via: world.request(via, "w2"), host="a.example", wish=ExitWish())
-    assert isinstance(found, NotSent), "the first one has all of them, and has not heard of it yet"
+    assert isinstance(found, NotSent), "the first one has all of them, and has not seen this one yet"
     for _ in range(6):
         world.now += 1.0
         await one.pool.health.sync()

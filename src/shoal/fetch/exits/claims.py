@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from shoal.fetch.exits.shared_health import SWAPS, ExitRecords
-from shoal.model.exits.division import CLAIM_S, MARGIN_S, RENEW_S, Division, Share, claim, leave
+from shoal.model.exits.division import CLAIM_S, MARGIN_S, RENEW_S, Division, ExitShare, claim, leave
 from shoal.model.exits.exit import Exit
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class ExitClaims:
         self._busy = busy
         self._changed = changed
         self._clock = clock
-        self._share = Share()
+        self._share = ExitShare()
         self._usable: frozenset[str] = frozenset()
 
     def usable(self, now: float) -> frozenset[str]:
@@ -57,11 +57,11 @@ class ExitClaims:
             now = self._clock()
             division = read_division(packed)
             wanted, usable = claim(division, self._worker, self._exits, now, busy=self._busy())
-            before, share = division.shares.get(self._worker, Share()), wanted.shares[self._worker]
+            before, share = division.shares.get(self._worker, ExitShare()), wanted.shares[self._worker]
             if before.exits == share.exits and before.until - now > CLAIM_S - RENEW_S:
                 self._take(before, usable)
                 return
-            # What is given back is used no longer from here on: the others may read it before we go on.
+            # What is given back is used no longer from here on: the others may read it before this call returns.
             self._usable &= usable
             if await records.swap(DIVISION, packed, _encode(wanted)):
                 self._take(share, usable)
@@ -69,8 +69,8 @@ class ExitClaims:
             packed = await records.get(DIVISION)
 
     async def leave(self, records: ExitRecords) -> None:
-        """Give everything back."""
-        self._take(Share(), frozenset())
+        """Return every exit to the other workers."""
+        self._take(ExitShare(), frozenset())
         for _ in range(SWAPS):
             packed = await records.get(DIVISION)
             if packed is None or await records.swap(
@@ -78,7 +78,7 @@ class ExitClaims:
             ):
                 return
 
-    def _take(self, share: Share, usable: frozenset[str]) -> None:
+    def _take(self, share: ExitShare, usable: frozenset[str]) -> None:
         given_back = set(self._share.exits).difference(share.exits)
         self._share, self._usable = share, usable
         if given_back:

@@ -52,7 +52,7 @@ OUT_WAIT_S = 30.0  # longest wait in the frontier while all exits rest
 MIN_WAIT_S = 0.5
 UNCLAIMED_WAIT_S = 2.0  # while other workers have all the exits that a request may use
 MAX_HOSTS = 20_000  # whose sessions are remembered
-MAX_DOUBTS = 20_000  # URLs that are remembered while nobody knows whether they or an exit is at fault
+MAX_DOUBTS = 20_000  # URLs that are remembered while it is not known whether they or an exit is at fault
 NEVER_WORKED_S = 60.0  # for which requests wait if no exit has ever brought an answer
 PATIENT_RESTS = 2  # in a row, that requests wait for where every exit rests
 GATEWAY_CONNECTIONS = 100  # where every request has another address
@@ -65,7 +65,7 @@ Call = Callable[[ChosenExit], Awaitable[Answer]]
 
 
 class _Doubt(msgspec.Struct):
-    """A URL that nobody has answered, while nobody knows whether the exits or the target is at fault."""
+    """A URL without an answer, while it is not known whether the exits or the target is at fault."""
 
     since: float
     at: int  # the number of the latest such event of the pool

@@ -5,7 +5,7 @@ from typing import Protocol
 from shoal.model.exits.exit import ChosenExit
 
 
-class ExitClient(Protocol):
+class ConnectingClient(Protocol):
     """What opens connections through exits."""
 
     def count_through(self, exit: str) -> int:
@@ -17,12 +17,12 @@ class ExitClient(Protocol):
 
 class ExitConnections:
     def __init__(self) -> None:
-        self._clients: list[ExitClient] = []
+        self._clients: list[ConnectingClient] = []
 
-    def add(self, client: ExitClient) -> None:
+    def add(self, client: ConnectingClient) -> None:
         self._clients.append(client)
 
-    def remove(self, client: ExitClient) -> None:
+    def remove(self, client: ConnectingClient) -> None:
         self._clients.remove(client)
 
     def make_room(self, via: ChosenExit) -> None:

@@ -21,7 +21,7 @@ MARGIN_S = 5.0
 RENEW_S = 4.0  # after which a claim is renewed
 
 
-class Share(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExitShare(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one worker has claimed."""
 
     until: Seconds = 0.0
@@ -31,7 +31,7 @@ class Share(msgspec.Struct, frozen=True, omit_defaults=True):
 class Division(msgspec.Struct, frozen=True, omit_defaults=True):
     """The claims of all workers, as they are stored."""
 
-    shares: dict[str, Share] = {}
+    shares: dict[str, ExitShare] = {}
 
 
 def claim(
@@ -42,7 +42,7 @@ def claim(
     `busy`: exits that requests of this worker use. They are not given back before those have ended.
     """
     others = {name: share for name, share in division.shares.items() if name != worker and share.until > now}
-    before = division.shares.get(worker, Share())
+    before = division.shares.get(worker, ExitShare())
     own = frozenset(before.exits) if before.until > now else frozenset()
     taken = {exit for share in others.values() for exit in share.exits}
     workers = sorted([*others, worker])
@@ -59,7 +59,7 @@ def claim(
         kept += [name for name, _ in zip(free, range(part - len(kept)), strict=False)]
         claimed += kept
         usable.update(kept[:part])
-    share = Share(round(now + CLAIM_S, 1), tuple(claimed))
+    share = ExitShare(round(now + CLAIM_S, 1), tuple(claimed))
     return Division({**others, worker: share}), frozenset(usable)
 
 

@@ -21,9 +21,9 @@ HOSTS_IN_A_ROW = 5  # that an exit has not reached, after which it is the exit's
 class Party(StrEnum):
     EXIT = "the exit"
     AT_HOST = "the exit, at this host"
-    DOUBT = "nobody, then the exit; the URL if the exit works"
+    DOUBT = "no one, then the exit; the URL if the exit works"
     URL = "the URL"
-    NOBODY = "nobody"
+    NO_ONE = "no one"
 
 
 class Fault(StrEnum):
@@ -100,8 +100,8 @@ FAULTS: dict[Fault, FaultRow] = {
         "`ip_blocked`, `rate_limited` or `anti_bot`; its host gets another exit, and the pace slows down",
     ),
     Fault.GUARD: FaultRow(Party.URL, "the target may not be asked for through this exit", "`refused`"),
-    Fault.BUSY: FaultRow(Party.NOBODY, "every exit has as many connections as it may have", "the URL waits"),
-    Fault.RESTING: FaultRow(Party.NOBODY, "every exit rests", "the URL waits"),
+    Fault.BUSY: FaultRow(Party.NO_ONE, "every exit has as many connections as it may have", "the URL waits"),
+    Fault.RESTING: FaultRow(Party.NO_ONE, "every exit rests", "the URL waits"),
 }
 
 
@@ -122,10 +122,10 @@ def fault_of(failure: Failure) -> Fault:
 def charge_doubt(
     *, answered_since: bool, silent_s: float, host_is_known: bool, hosts: int, waited_s: float
 ) -> Party:
-    """Return who is charged if nobody can tell an exit that fails from a target that does.
+    """Return who is charged if no one can tell an exit that fails from a target that does.
 
     answered_since   the exit has brought an answer since this URL met such a fault before
-    silent_s         seconds since its last answer; infinite: there was none
+    silent_s         seconds since its last answer; infinite: never
     host_is_known    the host has answered through some exit
     hosts            hosts that the exit has not reached since its last answer, this one among them
     waited_s         since the URL met the first such fault
@@ -135,4 +135,4 @@ def charge_doubt(
     if not host_is_known and silent_s <= PROVEN_S and hosts < HOSTS_IN_A_ROW:
         return Party.URL  # a dead link, most likely: it must not wait until something else proves the exit
     # A host that is down must not take an exit away from all others, which it serves.
-    return Party.NOBODY if silent_s <= DOUBT_S else Party.EXIT
+    return Party.NO_ONE if silent_s <= DOUBT_S else Party.EXIT

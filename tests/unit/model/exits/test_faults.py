@@ -1,4 +1,4 @@
-"""Who is charged where nobody can tell an exit that fails from a target that does."""
+"""Who is charged where no one can tell an exit that fails from a target that does."""
 
 import math
 
@@ -11,7 +11,7 @@ from shoal.model.exits.faults import Party, charge_doubt
     ("answered_since", "silent_s", "host_is_known", "hosts", "waited_s", "charged"),
     [
         (True, 0.0, True, 9, 1.0, Party.URL),  # the exit works, and this URL has met it twice
-        (False, 1.0, True, 1, 0.0, Party.NOBODY),  # a moment ago, both worked
+        (False, 1.0, True, 1, 0.0, Party.NO_ONE),  # a moment ago, both worked
         (False, 11.0, True, 1, 0.0, Party.EXIT),
         (False, math.inf, False, 1, 0.0, Party.EXIT),  # it has never worked
         (False, 30.0, False, 4, 0.0, Party.URL),  # a dead link, most likely
