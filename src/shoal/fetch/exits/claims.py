@@ -61,7 +61,7 @@ class ExitClaims:
             if before.exits == share.exits and before.until - now > CLAIM_S - RENEW_S:
                 self._take(before, usable)
                 return
-            # What is given back is used no longer from here on: the others may read it before this call returns.
+            # What is given back is used no longer from here on: others may read it before the call returns.
             self._usable &= usable
             if await records.swap(DIVISION, packed, _encode(wanted)):
                 self._take(share, usable)

@@ -259,7 +259,7 @@ async def test_a_target_is_at_fault_when_its_exits_work_for_another_one_in_the_m
     bench = Bench(*lines(3), rotation="request")
     await bench.get("down.example")
     await bench.get("up.example")
-    dead = dict.fromkeys(("e1", "e2", "e3"), answer)
+    dead: dict[str, Answer] = dict.fromkeys(("e1", "e2", "e3"), answer)
     for attempt in range(5):
         bench.answers, bench.used = dead, []
         found = await bench.get("down.example")
