@@ -40,8 +40,7 @@ from shoal.fetch.robots import RobotsClient, RobotsPolicy
 from shoal.frontier import StoredRobots
 from shoal.model.configuration.address_ranges import address_ranges
 from shoal.model.errors import Misconfigured, NoExit
-from shoal.model.exits.choice import session_id
-from shoal.model.exits.exit import ChosenExit, Exit, ExitWish, ExitWishes, login
+from shoal.model.exits.exit import ChosenExit, Exit, ExitWish, ExitWishes
 from shoal.model.exits.refusal import OFF, ROTATE
 from shoal.model.exits.spending import Budget
 from shoal.model.failure import Failure
@@ -499,9 +498,8 @@ async def check_exits(
         room = asyncio.Semaphore(CHECKED_AT_ONCE)
 
         async def check(exit: Exit) -> bool:
-            user = login(exit, ExitWish(), session=session_id("check"))
             async with room:
-                failure = await client.exits.check(ChosenExit(exit, user), limits)
+                failure = await client.exits.check(ChosenExit(exit, exit.user), limits)
             if failure is not None:
                 failures[exit.name] = failure
             return failure is None

@@ -117,6 +117,8 @@ class ExitDialer:
         try:
             async with asyncio.timeout(limits.connect):
                 await self._secure(reader, exit)
+                if exit.is_gateway:
+                    return None  # its user name depends on the request
                 if exit.scheme == "socks5":
                     return await _greet(reader, via)
                 credentials = protocols.authorization(via.user, exit.password)
