@@ -244,11 +244,10 @@ CASES = [
         "X12 foreign",
         "an exit that answers a TLS handshake with a page",
         GOOD,
-        "dead tls",
+        "done",
         bind="127.0.0.1",
         tls=lambda ca: ca.server(HERE),
         exits=(HostileExit(pretends),),
-        alone=True,
     ),
     *(replace(one, id=f"{one.id} through an exit") for one in tls.CASES),
 ]

@@ -111,6 +111,9 @@ class ExitPool:
         # By exit: the time of its last answer, and the number of such faults before the request for it.
         self._answered: dict[str, tuple[int, float]] = {}
         self._known_hosts: OrderedDict[str, None] = OrderedDict()  # that have answered through an exit
+        self._charged_hosts: OrderedDict[str, None] = (
+            OrderedDict()
+        )  # that were at fault at their last request
         self._doubts: OrderedDict[str, _Doubt] = OrderedDict()  # by URL
         self._down_since: float | None = None  # the first fault of an exit since any of them has worked
         self._down_why = ""
@@ -483,6 +486,7 @@ class ExitPool:
         self._answered[via.name] = max(began, before), self._clock()
         self._down_since = None
         self._known_hosts[host] = None
+        self._charged_hosts.pop(host, None)
         if len(self._known_hosts) > MAX_HOSTS:
             self._known_hosts.popitem(last=False)
         if self._doubts:
@@ -513,10 +517,14 @@ class ExitPool:
             host_is_known=host in self._known_hosts,
             hosts=min(len(self._unreached[via.name]) for via in tried),
             waited_s=now - doubt.since,
+            host_was_charged=host in self._charged_hosts,
         )
         if party is not Party.EXIT:  # others may probe these exits
             self.health.end_probes([key for via in tried for key in self._keys(via.name, host)])
         if party is Party.URL:
+            self._charged_hosts[host] = None
+            if len(self._charged_hosts) > MAX_HOSTS:
+                self._charged_hosts.popitem(last=False)
             self._note_target(tried, host, answer)
             return answer
         self._events += 1

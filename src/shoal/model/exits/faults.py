@@ -120,7 +120,13 @@ def fault_of(failure: Failure) -> Fault:
 
 
 def charge_doubt(
-    *, answered_since: bool, silent_s: float, host_is_known: bool, hosts: int, waited_s: float
+    *,
+    answered_since: bool,
+    silent_s: float,
+    host_is_known: bool,
+    hosts: int,
+    waited_s: float,
+    host_was_charged: bool = False,
 ) -> Party:
     """Return who is charged if no one can tell an exit that fails from a target that does.
 
@@ -129,8 +135,9 @@ def charge_doubt(
     host_is_known    the host has answered through some exit
     hosts            hosts that the exit has not reached since its last answer, this one among them
     waited_s         since the URL met the first such fault
+    host_was_charged by this rule, and has not answered since: at its end, a crawl has little else left
     """
-    if answered_since or waited_s >= MAX_DOUBT_S:
+    if answered_since or host_was_charged or waited_s >= MAX_DOUBT_S:
         return Party.URL
     if not host_is_known and silent_s <= PROVEN_S and hosts < HOSTS_IN_A_ROW:
         return Party.URL  # a dead link, most likely: it must not wait until something else proves the exit

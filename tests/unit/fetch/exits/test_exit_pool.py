@@ -282,6 +282,23 @@ async def test_a_dead_link_is_given_up_soon_although_nothing_else_is_asked_for()
         assert await bench.get("never-seen.example") == UNREACHED
 
 
+async def test_hosts_that_were_at_fault_are_so_when_a_crawl_has_nothing_else_left() -> None:
+    bench = Bench(*lines(1))
+    hosts = [f"dead{number}.example" for number in range(8)]
+    for host in hosts:
+        bench.answers = {}
+        await bench.get("up.example")
+        bench.answers = {"e1": UNREACHED}
+        assert await bench.get(host) == UNREACHED
+    bench.now += 2.0
+    for host in hosts:
+        found = await bench.get(host)
+        assert found == UNREACHED or bench.pool.health.get(exit_key("e1")).rest_until  # type: ignore[union-attr]
+    bench.now += 31.0
+    for host in hosts[:4]:
+        assert await bench.get(host) == UNREACHED, "a probe, and it is charged"
+
+
 async def test_an_exit_that_reaches_none_of_five_hosts_is_at_fault() -> None:
     bench = Bench(*lines(1), rotation="request")
     await bench.get("up.example")
