@@ -114,7 +114,8 @@ Where no one can tell an exit that fails from a target that does, no one is char
 the exit is after {DOUBT_S:g} s without any answer through it. The URL is charged if the exit has brought an
 answer since the URL met the fault before; at once if its host never answered, the exit did within
 {PROVEN_S:g} s, and fewer than {HOSTS_IN_A_ROW} hosts have failed since;
-if its host was charged so before and has not answered since; and always after {MAX_DOUBT_S / 3600:g} hours."""
+if its host was charged so before and has not answered since;
+and always after {MAX_DOUBT_S / 3600:g} hours."""
 
 
 def pages() -> dict[Path, str]:

@@ -485,10 +485,12 @@ class ExitPool:
         before, _ = self._answered.get(via.name, (-1, 0.0))
         self._answered[via.name] = max(began, before), self._clock()
         self._down_since = None
-        self._known_hosts[host] = None
-        self._charged_hosts.pop(host, None)
-        if len(self._known_hosts) > MAX_HOSTS:
-            self._known_hosts.popitem(last=False)
+        if host not in self._known_hosts:
+            self._known_hosts[host] = None
+            if len(self._known_hosts) > MAX_HOSTS:
+                self._known_hosts.popitem(last=False)
+        if self._charged_hosts:
+            self._charged_hosts.pop(host, None)
         if self._doubts:
             self._doubts.pop(url, None)
 
