@@ -21,6 +21,10 @@ class Lost(ShoalError):
     """Data that was stored is gone, and no command removed it: trying again does not bring it back."""
 
 
+class NoExit(ShoalError):
+    """No proxy works: what was done is kept, and the same command resumes when one does."""
+
+
 class Interrupted(ShoalError):
     """The operator asked to stop: what was done is kept, and the same command resumes."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.exits.choice import slice_of
-from shoal.model.exits.exit import Exit, is_line, name_exits, parse_exit
+from shoal.model.exits.exit import Exit, is_line, name_exits, parse_exit, split_lines
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +44,13 @@ def _lines(entries: Sequence[str]) -> Iterator[tuple[str, str]]:
         if entry.startswith("#"):
             continue
         if is_line(entry):
-            yield f"entry {number}", entry
+            for line in split_lines(entry):
+                yield f"entry {number}", line
             continue
-        for at, line in enumerate(_read(number, entry).splitlines(), 1):
-            if (text := line.strip()) and not text.startswith("#"):
-                yield f"entry {number}, line {at}", text
+        for at, text in enumerate(_read(number, entry).splitlines(), 1):
+            if (text := text.strip()) and not text.startswith("#"):
+                for line in split_lines(text):
+                    yield f"entry {number}, line {at}", line
 
 
 def _read(number: int, name: str) -> str:

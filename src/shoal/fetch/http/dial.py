@@ -13,6 +13,7 @@ from shoal.fetch.http.guard import Guard, Origin
 from shoal.fetch.http.own_limits import OutOfSockets
 from shoal.fetch.http.race import DeadAddresses, order_addresses, race
 from shoal.model.exits.exit import ChosenExit
+from shoal.model.exits.faults import Fault
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.page import Timing
@@ -115,11 +116,16 @@ class Dialer:
             async with asyncio.timeout(limits.tls):
                 await connection.start_tls(self._context())
         except TimeoutError:
-            failure = Failure(FailureClass.TIMEOUT, f"TLS: no handshake within {limits.tls:g} s")
+            failure = Failure(
+                FailureClass.TIMEOUT, f"TLS: no handshake within {limits.tls:g} s", fault=Fault.TUNNEL
+            )
         except ssl.SSLError as error:
-            failure = Failure(FailureClass.TLS, f"TLS: {_reason(error)}")
+            shown = isinstance(error, ssl.SSLCertVerificationError)
+            fault = Fault.CERTIFICATE if shown else Fault.TUNNEL
+            failure = Failure(FailureClass.TLS, f"TLS: {_reason(error)}", fault=fault)
         except OSError as error:
-            failure = Failure(FailureClass.CONNECT, f"TLS: closed by the server: {error.strerror or error}")
+            why = f"TLS: closed by the server: {error.strerror or error}"
+            failure = Failure(FailureClass.CONNECT, why, fault=Fault.TUNNEL)
         except BaseException:
             connection.abort()
             raise

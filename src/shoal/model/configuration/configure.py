@@ -111,7 +111,7 @@ _FORMS = {
     "crawl.exit_kind": (r"(?:[A-Za-z][A-Za-z0-9_.]{0,31})?", "a name, such as residential or isp"),
     "crawl.over_budget": (r"[A-Za-z][A-Za-z0-9_.]{0,31}", "stop, or a kind of exits"),
     "crawl.country": (r"(?:[a-z]{2})?", "a code of two small letters, such as us"),
-    "proxies.rotation": ("request|timed|worker", "request, timed or worker"),
+    "proxies.rotation": ("turn|request|timed|worker", "turn, request, timed or worker"),
     "browser.sandbox": ("on|off", "on or off"),
     "browser.network": ("own|shared", "own or shared"),
     "proxies.when_refused": ("[A-Za-z][A-Za-z0-9_.]{0,31}", "rotate, off, or a kind of exits such as isp"),
