@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from shoal.model.traps.text_digest import text_digest
 from tests.fuzzing import KIB, Parser
 
 from shoal.fetch.challenge import find_block
@@ -20,7 +21,6 @@ from shoal.model.page import ParseTask, Response
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
 from shoal.model.traps.simhash import simhash
-from shoal.model.traps.text_digest import text_digest
 from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import canonical, host_key, join, origin_of
 from shoal.sinks.csv_safety import escape_formulas

@@ -396,11 +396,11 @@ class Parsing:
     def _outside_traps(
         self, entry: InProgress, result: ParseResult, links: tuple[Link, ...]
     ) -> tuple[ParseResult, tuple[Link, ...]]:
-        """Drop the links that lead into a trap, counted by rule like those that a parse child drops."""
-        kept = self._traps.filter_links(links, result, entry.request.url)
+        """Drop the links beyond what is kept of closed patterns, counted by rule like others."""
+        kept = self._traps.filter_links(links, result, entry.request)
         if len(kept) == len(links):
             return result, links
-        dropped = Counter(result.dropped) + Counter({FailureClass.TRAP: len(links) - len(kept)})
+        dropped = Counter(result.dropped) + Counter({FailureClass.HELD: len(links) - len(kept)})
         return msgspec.structs.replace(result, dropped=dict(dropped)), kept
 
     def _fail(self, entry: InProgress, kind: FailureClass, reason: str, detail: str = "") -> None:

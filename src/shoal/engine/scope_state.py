@@ -7,7 +7,7 @@ the target of a redirect is sent to a child, if there is such an expression.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -163,14 +163,11 @@ class ScopeState:
         if hosts is not None and not hosts.issuperset(others):
             self._set(msgspec.structs.replace(self._scope, hosts=hosts.union(others)))
 
-    def watch_pattern(self, pattern: str) -> None:
-        """Have the parse children hash every page of a URL pattern, to find near-duplicates."""
-        self.watch_patterns((pattern,))
-
-    def watch_patterns(self, patterns: Iterable[str]) -> None:
-        watched = self._scope.watched_patterns.union(patterns)
-        if watched != self._scope.watched_patterns:
-            self._set(msgspec.structs.replace(self._scope, watched_patterns=watched))
+    def watch_shapes(self, *shapes: str) -> None:
+        """Have the parse children digest every page of these shapes."""
+        watched = self._scope.watched_shapes.union(shapes)
+        if watched != self._scope.watched_shapes:
+            self._set(msgspec.structs.replace(self._scope, watched_shapes=watched))
 
     def forget_sent_links(self) -> None:
         """Make the parse children send links again that they have sent before: some of them were dropped."""

@@ -53,8 +53,15 @@ class Counts(msgspec.Struct, kw_only=True):
     dead_by_class: dict[str, int] = {}
     filtered_by_rule: dict[str, int] = {}
 
+    @property
+    def held(self) -> int:
+        """The number of filtered requests that can be released."""
+        return self.filtered_by_rule.get(FailureClass.HELD.value, 0)
+
     def by_state(self) -> dict[str, int]:
-        return {state: getattr(self, state) for state in STATES}
+        """Return the number of requests by state; those that are held back apart from others filtered."""
+        states = {state: getattr(self, state) for state in STATES}
+        return {**states, "filtered": self.filtered - self.held}
 
     @property
     def open(self) -> int:
@@ -97,7 +104,7 @@ class Counts(msgspec.Struct, kw_only=True):
         )
 
 
-STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")
+STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered", "held")
 
 
 class HostView(msgspec.Struct, frozen=True, kw_only=True):

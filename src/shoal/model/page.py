@@ -6,6 +6,7 @@ import msgspec
 
 from shoal.model.failure import FailureClass
 from shoal.model.request import Request
+from shoal.model.traps.page_evidence import PageEvidence
 
 
 class PageRef(msgspec.Struct, frozen=True, array_like=True):
@@ -193,9 +194,8 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     cpu: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0  # seconds
     rejected: tuple[Item, ...] = ()  # records with the reason, for items that do not fit their model
     withheld: Count = 0  # items dropped in favour of the canonical page
-    simhash: int | None = None  # of the visible text; None: the page was not sampled
+    evidence: PageEvidence | None = None  # of whether it brings anything new; None: it was not sampled
     partial: str = ""  # why a part of the page could not be read; empty: nothing is missing
-    text_digest: Annotated[int, msgspec.Meta(ge=0)] | None = None  # of its text; None: not sampled
     # URL and rule ("duplicate") of links that are not followed; only the first, and only if they are logged
     skipped: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=MAX_SKIPPED)] = ()
     report: HandlerReport | None = None

@@ -6,7 +6,13 @@ Logs, JSON and the reference have the states themselves; `docs/glossary.md` has 
 from collections.abc import Mapping
 
 AHEAD = {"waiting": ("waiting",), "to retry": ("delayed",), "in progress": ("leased", "parsing")}
-ENDED = {"done": ("done",), "gone": ("gone",), "failed": ("dead",), "skipped": ("filtered",)}
+ENDED = {
+    "done": ("done",),
+    "gone": ("gone",),
+    "failed": ("dead",),
+    "skipped": ("filtered",),
+    "held": ("held",),
+}
 STYLE = {
     "waiting": "cyan",
     "to retry": "yellow",
@@ -15,6 +21,7 @@ STYLE = {
     "gone": "yellow",
     "failed": "red",
     "skipped": "",
+    "held": "yellow",
 }
 
 

@@ -8,7 +8,7 @@ from shoal.model.alert import Alert, AlertKind, Level
 from shoal.services.alerts.observation import Observation
 from shoal.services.inspect.status import CrawlStatus
 
-ENDED = ("done", "gone", "dead", "filtered")
+ENDED = ("done", "gone", "dead", "filtered", "held")
 
 
 class Window(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
 
 MAX_HOSTS = 20_000  # whose pace is read; with more, it is not what limits a fleet
-ENDED = ("done", "gone", "dead", "filtered")
+ENDED = ("done", "gone", "dead", "filtered", "held")
 HTTP = "http"
 
 

@@ -249,6 +249,9 @@ class OwnerChanges:
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         await send_command(self._folder, NoteReparse(crawl, reparse))
 
+    async def release(self, crawl: str, patterns: Collection[str]) -> int:
+        raise StoreBusy(self._owner)
+
     @property
     def dead_letters(self) -> FrontierDeadLetters:
         raise StoreBusy(self._owner)

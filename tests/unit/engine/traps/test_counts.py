@@ -1,10 +1,11 @@
 """Counts of several workers, and what each of them takes from the others."""
 
-from shoal.engine.traps.counts import SPAN_S, TrapCounters, share_traps
 from shoal.engine.traps.identical_pages import IdenticalPages
+from shoal.model.traps.text_digest import SAMPLE
+
+from shoal.engine.traps.counts import SPAN_S, TrapCounters, share_traps
 from shoal.model.crawl_totals import ClosedPattern, CrawlTotals
 from shoal.model.limits import LinkLimits
-from shoal.model.traps.text_digest import SAMPLE
 
 LIMIT = 10 * SAMPLE
 

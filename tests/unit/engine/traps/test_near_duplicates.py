@@ -4,8 +4,8 @@ import logging
 import random
 
 import pytest
-
 from shoal.engine.traps.near_duplicates import NearDuplicateTrap
+
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.traps.simhash import SAMPLE
 

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-
 from shoal.model.traps.text_digest import text_digest
+
 from shoal.model.traps.url_pattern import shape_of
 
 

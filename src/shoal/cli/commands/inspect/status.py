@@ -108,8 +108,7 @@ def status_lines(status: "StoreStatus", now: float, width: int = 0) -> Iterator[
             retries = [plural(crawl.retries, "retry", "retries")] if crawl.retries else []
             links = [plural(crawl.duplicates, "duplicate link")] if crawl.duplicates else []
             yield f"repeated in {crawl.name}: {', '.join(retries + links)}"
-        closed = (crawl.quarantined, crawl.near_duplicates, crawl.identical)
-        yield from pattern_lines(*closed, of=f" in {crawl.name}")
+        yield from pattern_lines(crawl.closed, crawl.large, of=f" in {crawl.name}")
         if crawl.lost:
             yield f"lost in {crawl.name}: {plural(crawl.lost, 'request')}; see shoal verify"
         if crawl.unreadable:
