@@ -7,7 +7,7 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli.commands.control import delete, dlq, host, pause, proxy, schedule, token
+from shoal.cli.commands.control import delete, dlq, host, pause, proxy, release, schedule, token
 from shoal.cli.commands.inspect import (
     alerts,
     doctor,
@@ -68,6 +68,7 @@ app.command("alerts", epilog=alerts.EXAMPLES, rich_help_panel=_WATCH)(alerts.com
 
 app.add_typer(dlq.app, name="dlq", rich_help_panel=_STEER)
 app.command("pause", epilog=pause.PAUSE_EXAMPLES, rich_help_panel=_STEER)(pause.pause_command)
+app.command("release", epilog=release.EXAMPLES, rich_help_panel=_STEER)(release.command)
 app.command("resume", epilog=pause.RESUME_EXAMPLES, rich_help_panel=_STEER)(pause.resume_command)
 app.add_typer(host.app, name="host", rich_help_panel=_STEER)
 app.add_typer(proxy.app, name="proxy", rich_help_panel=_STEER)

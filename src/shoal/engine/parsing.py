@@ -119,7 +119,9 @@ class LinkScope(Protocol):
 class LinkFilter(Protocol):
     """The part of `Traps` that parsing needs."""
 
-    def filter_links(self, links: tuple[Link, ...], result: ParseResult, url: str) -> tuple[Link, ...]: ...
+    def filter_links(
+        self, links: tuple[Link, ...], result: ParseResult, request: Request
+    ) -> tuple[Link, ...]: ...
 
 
 class Parsing:
@@ -248,7 +250,7 @@ class Parsing:
             self._scope.forget_sent_links()
             return False
         result = kept.parse_result(repeats)
-        links = self._traps.filter_links(links, result, lease.request.url)
+        links = self._traps.filter_links(links, result, lease.request)
         self._counters.page(result)
         self._counters.unchanged += 1
         page = earlier.record().parsed(items=len(result.items), links=len(links), version=self._version)

@@ -16,7 +16,7 @@ from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.generations.all_links import unpack_all, unpack_free
 from shoal.model.page import ParseResult, ParseTask
-from shoal.model.request import Link, Request, pack, returnable, unpack, via_of
+from shoal.model.request import Link, Request, pack, returnable, unpack, via_of, without_digits
 from shoal.model.scope import Scope
 from shoal.model.url import canonical, host_key
 from shoal.parse.pool import Poisoned
@@ -123,7 +123,15 @@ class ScopeState:
             address = canonical(url)
             if self._scope.refuse_address(address, depth) is None:
                 priority, via = link_priority(address), via_of(page)
-                request = Request(url=address, priority=priority, depth=depth, found_on=found_on, via=via)
+                alike = without_digits(address) == without_digits(page.url)
+                request = Request(
+                    url=address,
+                    priority=priority,
+                    depth=depth,
+                    found_on=found_on,
+                    via=via,
+                    series=page.series + 1 if alike else 0,
+                )
                 found.append(self._checked_link(request, pack(request), found_on, page))
         for packed_link in [link for link in links.packed if link not in self._carried]:
             self._carried.add(packed_link)

@@ -60,8 +60,7 @@ class Counts(msgspec.Struct, kw_only=True):
 
     def by_state(self) -> dict[str, int]:
         """Return the number of requests by state; those that are held back apart from others filtered."""
-        states = {state: getattr(self, state) for state in STATES}
-        return {**states, "filtered": self.filtered - self.held}
+        return shown_states({state: getattr(self, state) for state in STORED_STATES}, held=self.held)
 
     @property
     def open(self) -> int:
@@ -104,7 +103,13 @@ class Counts(msgspec.Struct, kw_only=True):
         )
 
 
-STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered", "held")
+STORED_STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")
+STATES = (*STORED_STATES, "held")  # as they are shown: `held` are the filtered ones that can be released
+
+
+def shown_states(stored: Mapping[str, int], *, held: int) -> dict[str, int]:
+    """Return the number of requests by shown state, of those by stored state."""
+    return {**stored, "filtered": stored["filtered"] - held, "held": held}
 
 
 class HostView(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,15 @@ from shoal.model.generations.all_links import AllLinks, pack_all, pack_free
 from shoal.model.limits import ParseLimits
 from shoal.model.page import MAX_SKIPPED, HandlerReport, Item, ParseFault, ParseResult, ParseTask
 from shoal.model.rendering import Rendering
-from shoal.model.request import MAX_NAME_BYTES, Request, pack, returnable, via_of, with_rendering
+from shoal.model.request import (
+    MAX_NAME_BYTES,
+    Request,
+    pack,
+    returnable,
+    via_of,
+    with_rendering,
+    without_digits,
+)
 from shoal.model.scope import Scope
 from shoal.model.traps.page_evidence import SAMPLE, PageEvidence, page_evidence
 from shoal.model.traps.simhash import SAMPLE as SIMHASH_SAMPLE
@@ -205,6 +213,7 @@ class HandlerOutput:
         # Pages often link to themselves, mostly as canonical. This page needs no second request.
         self._own_url = task.url if task.request.method == "GET" and not task.request.body else ""
         self._depth = task.request.depth + 1
+        self._of_series = without_digits(task.request.url)
         self._via = via_of(task.request)
         self._returnable = returnable(task.request)
         self._bytes = 0
@@ -235,7 +244,9 @@ class HandlerOutput:
                     refused.append(url)
                     continue
                 self.urls.add(url)
-                request = links.request(url, depth=self._depth, found_on=self._fingerprint)
+                request = links.request(
+                    url, depth=self._depth, found_on=self._fingerprint, series=self._series_to(url)
+                )
                 if self._via or self._found_on_url:
                     request = replace(request, via=self._via, found_on_url=self._found_on_url)
                 self._add(request)
@@ -276,6 +287,7 @@ class HandlerOutput:
             found_on=self._fingerprint,
             found_on_url=self._found_on_url,
             via=self._via,
+            series=self._series_to(address),
             returned=returned,
             again=self._request.again + 1 if repeatable else 0,
             # Of the page that asks: parsed again after a crash, it asks for the same request.
@@ -304,6 +316,9 @@ class HandlerOutput:
             self._all_urls.update(dict.fromkeys(urls))
         else:
             self._all_packed.update((self._pack_free(links.request(url)), None) for url in urls)
+
+    def _series_to(self, url: str) -> int:
+        return self._request.series + 1 if without_digits(url) == self._of_series else 0
 
     def _links_left(self) -> int:
         return self._max_links - len(self._all_urls) - len(self._all_packed)
@@ -427,7 +442,7 @@ class HandlerOutput:
             page.body,
             items=() if self._describes_pages else [item.json for item in self.items],
             canonical="" if canonical is None or canonical == self._url else canonical,
-            simhash=page.simhash() if hashed else None,
+            simhash=page.simhash() or 0 if hashed else None,
         )
 
     def _count(self, size: int) -> None:

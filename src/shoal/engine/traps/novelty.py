@@ -9,13 +9,13 @@ shape has does not matter.
     page                                                        text        score
     text seen before, or the canonical twin of a page seen      repeated    + 1
     outline or near-duplicate seen before, and not numbered     repeated    + 1
-    outline seen before, numbered, deep in a chain of its kind  endless     + 1
+    outline seen before, numbered, far in a series              numbered    + 1
     outline seen before, numbered                               numbered    0
     anything else                                               new         - 2
 
 Numbered: the text has a number of its URL, or there are new items. Such pages may be a catalogue, so they
-count only if the shape grows without bound: at least `CHAIN` links deeper than its first page, each of them
-leading to more of the same. A calendar does that; a catalogue is reached by lists and searches.
+count only if the shape grows without bound: `SERIES` links in a row led to the page, each of them from a page
+whose URL differs in its numbers only. A calendar grows that way; a catalogue is reached by lists and searches.
 
 A site of pages that lead to one another under ids, each with the same text, is several shapes: links between
 shapes that repeat themselves bring nothing new. A page of a gallery, where each page leads to
@@ -30,11 +30,12 @@ from shoal.engine.traps.counts import SharedCounts
 from shoal.model.traps.page_evidence import SAMPLE, PageEvidence
 from shoal.model.traps.simhash import NearDuplicates
 
-CHAIN = 30  # links: more than from the start of a site to any page of it that a person would look for
-REPEATS_FROM = 64  # score from which links to a shape bring nothing new, and from which it is watched
+SERIES = 30  # links: a list of a million products that each lead to two others is 20 deep
+PENALTY = 10  # of a page that brings something new
+REPEATS_FROM = 64  # score from which links to a shape bring nothing new
+WATCH_FROM = 32
 SIMHASHES = 5_000  # remembered, about 400 bytes each
 REMEMBERED = 1 << 16  # digests, in each of two generations: 8 MB
-MAX_SHAPES = 4096  # whose first depth is remembered
 
 
 class Text(Enum):
@@ -48,14 +49,6 @@ class Verdict(Enum):
     OPEN = auto()
     WATCH = auto()  # every page of the shape is to be digested
     CLOSE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class PageLinks:
-    """Which new links a page has."""
-
-    own: bool  # to pages of its own shape
-    others: frozenset[str]  # shapes
 
 
 class RecentDigests:
@@ -98,57 +91,54 @@ class Novelty:
         self._scores = scores
         self._digests = RecentDigests()
         self._simhashes = NearDuplicates(capacity=SIMHASHES)
-        self._first_depth: dict[str, int] = {}
 
     def judge(
-        self, shape: str, evidence: PageEvidence, links: PageLinks, *, depth: int, watched: bool
+        self, shape: str, evidence: PageEvidence, others: Iterable[str], *, series: int, watched: bool
     ) -> Verdict:
-        """Take in a page and return what becomes of its shape."""
-        weight, scores = (1 if watched else SAMPLE), self._scores
-        text = self._text(shape, evidence, compared=watched)
-        deep = depth - self._depth_of(shape, depth) >= CHAIN
+        """Take in a page and return what becomes of its shape; `others`: open shapes that it newly links to.
+
+        `series`: of its request.
+        """
+        scores = self._scores
+        text, compared = self._text(shape, evidence, watched=watched)
+        weight = SAMPLE if compared or not watched else 1  # one page in `SAMPLE` has a simhash
         if text is Text.REPEATED:
             scores.repeated.raise_by(shape, weight)
             scores.doubts.raise_by(shape, weight)
         elif text is Text.NEW:
-            scores.repeated.lower_by(shape, 2 * weight)
-            scores.doubts.lower_by(shape, weight // SAMPLE)
-        if self._leads_on(links.others) or text is Text.NEW:
-            scores.nothing_new.lower_by(shape, 2 * weight)
+            scores.repeated.lower_by(shape, PENALTY * weight)
+            if compared:
+                scores.doubts.lower_by(shape, weight)
+        if self._leads_on(others) or text is Text.NEW:
+            scores.nothing_new.lower_by(shape, PENALTY * weight)
             return self._looked_at(shape)
-        if text is Text.REPEATED or (text is Text.NUMBERED and deep and links.own):
-            if scores.nothing_new.raise_by(shape, weight) > self._limit:
-                return Verdict.CLOSE
+        repeats = text is Text.REPEATED or (text is Text.NUMBERED and series >= SERIES)
+        if repeats and scores.nothing_new.raise_by(shape, weight) > self._limit:
+            return Verdict.CLOSE
         return self._looked_at(shape)
 
-    def _text(self, shape: str, page: PageEvidence, *, compared: bool) -> Text:
-        seen = self._digests.seen
+    def _text(self, shape: str, page: PageEvidence, *, watched: bool) -> tuple[Text, bool]:
+        """Return what the text of a page is, and whether the simhash has decided."""
+        seen, same = self._digests.seen, f"{shape} {page.about}"
         # All of them are remembered, whichever decides.
-        twin = seen(shape, "twin", page.twin_of)
         text = seen(shape, "text", page.text)
+        twin = seen(shape, "twin", page.twin_of)
         outline = seen(shape, "outline", page.outline)
+        same_outline = seen(same, "outline", page.outline)
+        near = bool(page.simhash) and self._simhashes.seen(same, page.simhash or 0) is not None
         items = bool(page.items) and not seen(shape, "items", page.items)
-        near = page.simhash is not None and self._simhashes.seen(shape, page.simhash) is not None
-        if items:
-            return Text.NUMBERED if outline else Text.NEW
-        if text or twin or (not page.numbered and (outline or near)):
-            return Text.REPEATED
+        if not items and (text or twin or same_outline):
+            return Text.REPEATED, False
         if outline:
-            return Text.NUMBERED
-        return Text.UNKNOWN if compared and page.simhash is None and not page.numbered else Text.NEW
+            return Text.NUMBERED, False
+        if near and not items:
+            return Text.REPEATED, True
+        if watched and page.simhash is None and not items:
+            return Text.UNKNOWN, False
+        return Text.NEW, page.simhash is not None
 
     def _leads_on(self, shapes: Iterable[str]) -> bool:
         return any(self._scores.repeated.get(shape) <= REPEATS_FROM for shape in shapes)
 
     def _looked_at(self, shape: str) -> Verdict:
-        return Verdict.WATCH if self._scores.doubts.get(shape) >= REPEATS_FROM else Verdict.OPEN
-
-    def _depth_of(self, shape: str, depth: int) -> int:
-        """Return the smallest depth at which a shape was met."""
-        first = self._first_depth
-        if len(first) >= MAX_SHAPES and shape not in first:
-            del first[next(iter(first))]
-        known = first.setdefault(shape, depth)
-        if depth < known:
-            first[shape] = depth
-        return first[shape]
+        return Verdict.WATCH if self._scores.doubts.get(shape) >= WATCH_FROM else Verdict.OPEN

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from shoal.engine.traps.counts import TrapCounters
-from shoal.engine.traps.novelty import Novelty, PageLinks, Scores, Verdict
+from shoal.engine.traps.novelty import Novelty, Scores, Verdict
 from shoal.engine.traps.url_patterns import LargePatterns
 from shoal.model.crawl_totals import ClosedPattern, CrawlTotals, load_released
 from shoal.model.limits import LinkLimits
@@ -79,12 +79,9 @@ class Traps:
             return
         assert result.evidence is not None
         shapes = {shape_of_url(unpack(link.packed).url) for link in links}
-        own = shape in shapes
-        others = frozenset(shapes.difference(self._totals.closed, (shape,)))
+        others = shapes.difference(self._totals.closed, (shape,))
         watched = shape in self._watched
-        verdict = self._novelty.judge(
-            shape, result.evidence, PageLinks(own, others), depth=request.depth, watched=watched
-        )
+        verdict = self._novelty.judge(shape, result.evidence, others, series=request.series, watched=watched)
         if verdict is Verdict.CLOSE:
             more_than = self._limits.nothing_new
             self._totals.closed[shape] = ClosedPattern(more_than, request.url)

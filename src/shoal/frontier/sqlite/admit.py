@@ -49,9 +49,10 @@ def readmit(
     state: FrontierState,
     crawl: CrawlState,
     links: Iterable[Link],
-    rule: FailureClass,
     changes: Changes,
     now: float,
+    *,
+    rule: FailureClass,
 ) -> int:
     """Queue the links whose requests a rule had filtered; return how many."""
     wanted = {link.fingerprint: link for link in links}

@@ -125,7 +125,7 @@ class SqliteFrontier:
         """Queue the links again whose requests a rule had filtered; return how many."""
         into = self._state.crawl(crawl)
         with self._owner.changing() as changes:
-            return readmit(self._state, into, links, rule, changes, self._owner.now())
+            return readmit(self._state, into, links, changes, self._owner.now(), rule=rule)
 
     async def lease(
         self,

@@ -171,7 +171,7 @@ def list_held(rows: Rows, crawl: int) -> Iterator[Link]:
     """Yield the requests of a crawl that are held back."""
     query = (
         "SELECT number, fp, request FROM ended WHERE number > ? AND crawl = ? AND state = 'filtered'"
-        f" AND rule = '{FailureClass.HELD.value}' AND request IS NOT NULL ORDER BY number LIMIT ?"
+        " AND rule = 'held' AND request IS NOT NULL ORDER BY number LIMIT ?"
     )
     for _, fp, packed in _in_chunks(rows, query, 0, crawl):
         request = unpack_stored(packed)

@@ -33,8 +33,8 @@ class PageEvidence(msgspec.Struct, frozen=True, array_like=True):
     outline: Digest = 0
     items: Digest = 0  # without the URL of the page
     twin_of: Digest = 0  # the canonical URL, if that is the same page by its name
-    numbered: bool = False  # whether the text has a number of the URL
-    simhash: int | None = None  # of the visible text; None: not computed
+    about: Digest = 0  # the numbers of the URL that are in the text: what the page is about
+    simhash: Digest | None = None  # of the visible text; 0: it is too short; None: not computed
 
 
 def page_evidence(
@@ -51,7 +51,7 @@ def page_evidence(
         _digest(text.translate(None, _NO_OUTLINE)),
         _digest(extracted),
         _twin_of(url, canonical),
-        _has_number_of(url, text),
+        _digest(_numbers_in(url, text)),
         simhash,
     )
 
@@ -73,7 +73,7 @@ def _last_segment(url: str) -> str:
     return url.partition("?")[0].partition(";")[0].rpartition("/")[2]
 
 
-def _has_number_of(url: str, text: bytes) -> bool:
-    """Return whether a number in the path or query is in the text: the page is about that number."""
+def _numbers_in(url: str, text: bytes) -> bytes:
+    """Return the numbers in the path and query that are in the text; ids of sessions are not."""
     path = url.split("/", 3)[-1]
-    return any(number.encode() in text for number in _numbers(path))
+    return b" ".join([number for found in _numbers(path) if (number := found.encode()) in text])

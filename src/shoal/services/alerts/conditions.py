@@ -3,7 +3,7 @@
 Each yields an alert candidate with the stage, the cause and what to do, in plain words.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from shoal.engine.fetch_log.meter import BUCKETS_S, ERROR, RATE_LIMITED, SUCCESS, FailingHost
 from shoal.frontier.results import HostView

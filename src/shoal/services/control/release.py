@@ -1,7 +1,4 @@
-"""Releasing what a crawl holds back: requests of patterns that were closed as traps.
-
-Where a running crawl owns the store, this is refused with `StoreBusy`, which names the owner.
-"""
+"""Releasing what a crawl holds back: requests of patterns that were closed as traps."""
 
 import msgspec
 

@@ -48,7 +48,7 @@ class StoreChanges(Protocol):
     async def release(self, crawl: str, patterns: Collection[str]) -> int:
         """Queue the requests of a crawl that are held back, and hold back no more of these patterns.
 
-        Without `patterns`, all of them. Returns how many; raises `StoreBusy` if another process owns it.
+        Without `patterns`, all of them. Returns how many.
         """
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:

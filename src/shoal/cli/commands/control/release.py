@@ -24,8 +24,8 @@ def command(
 ) -> None:
     """Queue the URLs that a crawl holds back, and hold back no more of their patterns.
 
-    A crawl closes a pattern whose pages bring nothing new. Run it again afterwards; workers of a fleet
-    continue at once. A crawl that is running in a folder has to end first.
+    A crawl closes a pattern whose pages bring nothing new. If it has finished, run it again afterwards; a
+    crawl that is running, and workers of a fleet, continue at once.
     """
     from asyncio import run
 
