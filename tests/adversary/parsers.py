@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from shoal.model.traps.text_digest import text_digest
 from tests.fuzzing import KIB, Parser
 
 from shoal.fetch.challenge import find_block
@@ -20,6 +19,7 @@ from shoal.model.failure import FailureClass
 from shoal.model.page import ParseTask, Response
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
+from shoal.model.traps.page_evidence import page_evidence
 from shoal.model.traps.simhash import simhash
 from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import canonical, host_key, join, origin_of
@@ -245,7 +245,7 @@ def _csv(data: bytes) -> None:
 def _visible_text(one: Page) -> None:
     simhash(one.text)
     one.simhash()
-    text_digest(one.body)
+    page_evidence("https://a.test/p/1/2", one.body)
 
 
 # --- samples and tokens -----------------------------------------------------------------------------

@@ -435,7 +435,7 @@ class HandlerOutput:
         watched = bool(shapes) and shape_of_url(self._url) in shapes
         if not watched and self._fingerprint % SAMPLE:
             return
-        hashed = not self._fingerprint % (SAMPLE if watched else SIMHASH_SAMPLE)
+        hashed = watched or not self._fingerprint % SIMHASH_SAMPLE
         canonical = page.canonical
         self.evidence = page_evidence(
             self._url,

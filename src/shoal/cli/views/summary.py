@@ -136,7 +136,7 @@ def _next(summary: Summary, *, resume: str) -> str:
             return "run the same command with a larger crawl.budget (or crawl.budget_gb) to resume"
         case Ending.FINISHED | Ending.COMPLETE if held := summary.snapshot.counts.get("held"):
             crawl = shlex.quote(summary.snapshot.crawl)
-            return f"shoal release {crawl} {store}   (queues the {plural(held, 'URL')} held back)"
+            return f"shoal release {crawl} {store}   (queues {count(held)} URLs that are held back)"
         case Ending.FINISHED if summary.dead_by_class:
             return f"shoal dlq list {store}   (requests given up, and why)"
         case Ending.FINISHED | Ending.COMPLETE:

@@ -2,24 +2,23 @@
 
 Pages are put together by site and by the shape of their URL, in which ids are equal. A page brings something
 new if it has a new text, a new item, or a link to another part of the site that is not known to repeat
-itself. Each page that brings nothing raises the score of its shape, each other one lowers it twice as much.
-A score above the limit closes the shape, so two pages of three have to bring nothing, lately. How many URLs a
-shape has does not matter.
+itself. Each page that brings nothing raises the score of its shape, each other one lowers it ten times as
+much. A score above the limit closes the shape, so ten pages of eleven have to bring nothing, lately. How many
+URLs a shape has does not matter.
 
     page                                                        text        score
     text seen before, or the canonical twin of a page seen      repeated    + 1
-    outline or near-duplicate seen before, and not numbered     repeated    + 1
-    outline seen before, numbered, far in a series              numbered    + 1
-    outline seen before, numbered                               numbered    0
-    anything else                                               new         - 2
+    near-duplicate of a page of this title and these numbers    repeated    + 1
+    only the numbers of its URL are new, far in a series        numbered    + 1
+    only the numbers of its URL are new                         numbered    0
+    anything else                                               new         - 10
 
-Numbered: the text has a number of its URL, or there are new items. Such pages may be a catalogue, so they
-count only if the shape grows without bound: `SERIES` links in a row led to the page, each of them from a page
-whose URL differs in its numbers only. A calendar grows that way; a catalogue is reached by lists and searches.
+Numbered pages may be a catalogue, so they count only if the shape grows without bound: `SERIES` links in a
+row led to the page, each of them from a page whose URL differs in its numbers only. A calendar grows that
+way; a catalogue is reached by lists and searches.
 
-A site of pages that lead to one another under ids, each with the same text, is several shapes: links between
-shapes that repeat themselves bring nothing new. A page of a gallery, where each page leads to
-new ones that lead nowhere, does.
+Where every link of a site has a new id, its shapes lead to one another: links to shapes that repeat
+themselves bring nothing new. Links to pages that lead nowhere, as those of a gallery, do.
 """
 
 from collections.abc import Iterable
@@ -33,7 +32,7 @@ from shoal.model.traps.simhash import NearDuplicates
 SERIES = 30  # links: a list of a million products that each lead to two others is 20 deep
 PENALTY = 10  # of a page that brings something new
 REPEATS_FROM = 64  # score from which links to a shape bring nothing new
-WATCH_FROM = 32
+WATCH_FROM = 32  # score of doubts: four pages of those that are digested
 SIMHASHES = 5_000  # remembered, about 400 bytes each
 REMEMBERED = 1 << 16  # digests, in each of two generations: 8 MB
 
@@ -42,7 +41,6 @@ class Text(Enum):
     NEW = auto()
     NUMBERED = auto()
     REPEATED = auto()
-    UNKNOWN = auto()  # it may be a near-duplicate, and was not compared
 
 
 class Verdict(Enum):
@@ -100,15 +98,16 @@ class Novelty:
         `series`: of its request.
         """
         scores = self._scores
-        text, compared = self._text(shape, evidence, watched=watched)
-        weight = SAMPLE if compared or not watched else 1  # one page in `SAMPLE` has a simhash
+        weight = 1 if watched else SAMPLE
+        text, doubt = self._text(shape, evidence)
+        if doubt:
+            scores.doubts.raise_by(shape, weight)
+        elif evidence.simhash is not None:
+            scores.doubts.lower_by(shape, weight)
         if text is Text.REPEATED:
             scores.repeated.raise_by(shape, weight)
-            scores.doubts.raise_by(shape, weight)
         elif text is Text.NEW:
             scores.repeated.lower_by(shape, PENALTY * weight)
-            if compared:
-                scores.doubts.lower_by(shape, weight)
         if self._leads_on(others) or text is Text.NEW:
             scores.nothing_new.lower_by(shape, PENALTY * weight)
             return self._looked_at(shape)
@@ -117,25 +116,21 @@ class Novelty:
             return Verdict.CLOSE
         return self._looked_at(shape)
 
-    def _text(self, shape: str, page: PageEvidence, *, watched: bool) -> tuple[Text, bool]:
-        """Return what the text of a page is, and whether the simhash has decided."""
+    def _text(self, shape: str, page: PageEvidence) -> tuple[Text, bool]:
+        """Return what the text of a page is, and whether its shape needs a closer look."""
         seen, same = self._digests.seen, f"{shape} {page.about}"
         # All of them are remembered, whichever decides.
         text = seen(shape, "text", page.text)
         twin = seen(shape, "twin", page.twin_of)
-        outline = seen(shape, "outline", page.outline)
-        same_outline = seen(same, "outline", page.outline)
-        near = bool(page.simhash) and self._simhashes.seen(same, page.simhash or 0) is not None
+        rest = seen(shape, "rest", page.rest)
+        outline = seen(same, "outline", page.outline) and bool(page.about)
+        titled = f"{same} {page.title}"
+        near = bool(page.simhash) and self._simhashes.seen(titled, page.simhash or 0) is not None
         items = bool(page.items) and not seen(shape, "items", page.items)
-        if not items and (text or twin or same_outline):
-            return Text.REPEATED, False
-        if outline:
-            return Text.NUMBERED, False
-        if near and not items:
-            return Text.REPEATED, True
-        if watched and page.simhash is None and not items:
-            return Text.UNKNOWN, False
-        return Text.NEW, page.simhash is not None
+        doubt = text or twin or outline or near
+        if not items and (text or twin or near):
+            return Text.REPEATED, doubt
+        return Text.NUMBERED if rest and page.about else Text.NEW, doubt
 
     def _leads_on(self, shapes: Iterable[str]) -> bool:
         return any(self._scores.repeated.get(shape) <= REPEATS_FROM for shape in shapes)

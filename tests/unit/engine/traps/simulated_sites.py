@@ -82,7 +82,7 @@ async def crawl(
         watched = shape in watch.shapes
         evidence = None
         if links and (watched or not link.fingerprint % SAMPLE):
-            hashed = not link.fingerprint % (SAMPLE if watched else SIMHASH_SAMPLE)
+            hashed = watched or not link.fingerprint % SIMHASH_SAMPLE
             evidence = page_evidence(
                 request.url,
                 f"<p>{page.text}</p>".encode(),

@@ -250,7 +250,7 @@ def test_one_slow_host_holds_the_crawl_back_and_does_not_stall_it() -> None:
 
 def test_a_trap_is_a_notice_at_the_frontier() -> None:
     closed = {"shop.example/cal/*": ClosedPattern(100_000, "http://shop.example/cal/2031")}
-    status = StoreStatus("shoal", "process 7", [crawl({"waiting": 5, "leased": 1}, quarantined=closed)])
+    status = StoreStatus("shoal", "process 7", [crawl({"waiting": 5, "leased": 1}, closed=closed)])
     picture = draw_picture(status, BUSY, NOW)
     [cause] = stage(picture, "frontier").causes
     assert (cause.kind, cause.level, picture.state) == ("trap", "notice", "running")
