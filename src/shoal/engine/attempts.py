@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from functools import partial
 from typing import Protocol
 
 from shoal.engine.counters import Counters
@@ -125,7 +124,7 @@ class Attempts:
         self._site_budget = stations.site_budget
         self._identity = stations.identity
         self._traps = traps
-        self._released = partial(stations.frontier.reader.value, stations.crawl, RELEASED)
+        self._released = lambda: stations.frontier.reader.value(stations.crawl, RELEASED)
         self._leases = leases
         self._parsing = parsing
         self._counters = counters

@@ -186,7 +186,7 @@ def test_links_in_a_row_between_urls_that_differ_in_numbers_only_are_counted() -
     body = '<a href="/page/8"></a><a href="/page/x8"></a><a href="/other/8"></a>'
     found = run(
         spider_of(lambda page: page.links()),
-        task(body, url="https://books.example/page/7", series=4),
+        task(body, url=(url := "https://books.example/page/7"), request=Request(url=url, series=4)),
         scope=ANYWHERE,
     )
     series = {unpack(packed).url.partition("example")[2]: unpack(packed).series for packed in found.requests}

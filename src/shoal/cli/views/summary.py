@@ -22,7 +22,7 @@ _HEADLINE = {
 def opening_lines(opening: Opening, listed: SeedList | None = None) -> Iterator[str]:
     """Yield whether a crawl starts or resumes, its start URLs, and where its output goes."""
     if opening.resumed:
-        settled = sum(opening.counts[state] for state in ("done", "gone", "dead", "filtered", "held"))
+        settled = sum(opening.counts.get(state, 0) for state in ("done", "gone", "dead", "filtered", "held"))
         left = sum(opening.counts.values()) - settled
         yield f"resuming crawl {opening.crawl}: {count(settled)} ended, {count(left)} left"
     else:

@@ -32,7 +32,10 @@ def counts_ahead(counts: Mapping[str, int]) -> dict[str, int]:
 
 def counts_ended(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the requests that have ended, by plain word."""
-    return {word: sum(counts.get(state, 0) for state in states) for word, states in ENDED.items()}
+    ended = {word: sum(counts.get(state, 0) for state in states) for word, states in ENDED.items()}
+    if not ended["held"]:
+        del ended["held"]  # which few crawls have
+    return ended
 
 
 def plain_counts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -62,4 +62,4 @@ def candidate(
 
 
 def ended(crawl: CrawlStatus) -> int:
-    return sum(crawl.counts[state] for state in ENDED)
+    return sum(crawl.counts.get(state, 0) for state in ENDED)

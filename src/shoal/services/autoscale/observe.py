@@ -69,7 +69,7 @@ class Observer:
         totals = FlowCounters(
             self._clock(),
             sum(crawl.accepted for crawl in status.crawls),
-            sum(crawl.counts[state] for crawl in status.crawls for state in ENDED),
+            sum(crawl.counts.get(state, 0) for crawl in status.crawls for state in ENDED),
         )
         return StageCounters(status, waiting, queues, totals)
 

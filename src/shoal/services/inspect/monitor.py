@@ -129,7 +129,7 @@ def seconds_left(queue: HostQueue, now: float) -> float:
 
 
 def _ended(crawl: CrawlStatus) -> int:
-    return sum(crawl.counts[state] for state in ENDED)
+    return sum(crawl.counts.get(state, 0) for state in ENDED)
 
 
 @asynccontextmanager

@@ -176,13 +176,13 @@ def plain_totals(status: StoreStatus) -> dict[str, int]:
     """Return the requests of all crawls by plain word."""
     words = {**AHEAD, **ENDED}
     return {
-        word: sum(crawl.counts[state] for crawl in status.crawls for state in states)
+        word: sum(crawl.counts.get(state, 0) for crawl in status.crawls for state in states)
         for word, states in words.items()
     }
 
 
 def _words(counts: Mapping[str, int], words: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    return {word: sum(counts[state] for state in states) for word, states in words.items()}
+    return {word: sum(counts.get(state, 0) for state in states) for word, states in words.items()}
 
 
 def alert_line(alert: Alert) -> AlertLine:

@@ -7,11 +7,11 @@ import * as format from "../format.js";
 import { act, card, confirm, crawlLink, empty, facts, failure, link, loading, pill, table, tile } from "../parts.js";
 import { HistoryCharts } from "./charts.js";
 
-const TONES = { done: "good", gone: "gone", failed: "bad", skipped: "skipped", "in progress": "busy", "to retry": "warn", waiting: "wait" };
+const TONES = { done: "good", gone: "gone", failed: "bad", skipped: "skipped", held: "warn", "in progress": "busy", "to retry": "warn", waiting: "wait" };
 
 export function progress(crawl) {
   const parts = { ...crawl.ended, ...crawl.ahead };
-  const order = ["done", "gone", "skipped", "failed", "in progress", "to retry", "waiting"];
+  const order = ["done", "gone", "skipped", "held", "failed", "in progress", "to retry", "waiting"];
   const total = Math.max(crawl.accepted, 1);
   const text = order.filter((name) => parts[name]).map((name) => `${name} ${format.count(parts[name])}`).join(", ");
   return h("div", { class: "progress", role: "img", "aria-label": text || "no URLs", title: text }, order.filter((name) => parts[name]).map((name) =>
