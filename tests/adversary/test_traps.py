@@ -59,7 +59,7 @@ async def test_counts_survive_the_process_that_counted(dsn: str, tmp_path: Path)
         env = {"SHOAL_LINKS_NOTHING_NEW": "120"}
         for limit in (60, 400):
             ran = shoal(*crawl, "--max-pages", str(limit), cwd=tmp_path, env=env)
-            assert ran.code == 0, ran.err
+            assert ran.code in {0, 9}, ran.err
             found.append(len(ran.json["closed_patterns"]))
         more = f"{start}?sid=0123456789abcdef01234567"  # of the closed shape
         after = shoal(*crawl, more, "--max-pages", "3000", cwd=tmp_path, env=env)

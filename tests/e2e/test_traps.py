@@ -21,6 +21,7 @@ async def dsn(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[s
             yield server.dsn
 
 
+@pytest.mark.slow("ten commands, one after the other")
 async def test_what_brings_nothing_new_is_held_back_counted_everywhere_and_released_by_one_command(
     dsn: str, tmp_path: Path
 ) -> None:
@@ -71,6 +72,7 @@ async def test_what_brings_nothing_new_is_held_back_counted_everywhere_and_relea
         assert set(kept.values()) == {1}
 
 
+@pytest.mark.slow("it crawls 2,000 pages")
 async def test_many_urls_of_a_pattern_are_named_and_all_crawled(dsn: str, tmp_path: Path) -> None:
     async with serving("tests.site.maze:build", "", hosts=1) as site:
         host = site.authorities[0]

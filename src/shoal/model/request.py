@@ -152,6 +152,7 @@ class Request(
             chain: tuple[str, ...] = (),
             via: tuple[str, ...] = (),
             returned: bool = False,
+            series: int = 0,
         ) -> None: ...
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STALE_AFTER_S = 10.0  # without a heartbeat, after which a worker is shown in red
 _DOING = {"working": "green", "writing": "green", "waiting": "yellow", "draining": "yellow"}
 _TO_WRITE = "to write"
-_LEFT_OUT_FIRST = ("gone", "skipped", "to retry", "in progress", _TO_WRITE, "held", "ended", "failed")  # no room
+_LEFT_OUT_FIRST = ("gone", "skipped", "to retry", "in progress", _TO_WRITE, "held", "ended", "failed")
 _NAME = (12, 40)  # columns for a name, at least and at most
 _WORKER_FIGURES = 41  # columns beside a worker's name and its roles, the first word of what it does included
 
