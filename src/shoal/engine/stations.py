@@ -38,7 +38,7 @@ from shoal.spider.source import SpiderDescription
 from shoal.stores.contract.fleet import SiteBudget
 
 
-class CrawlReader(CountsReader, Protocol):
+class StateReader(CountsReader, Protocol):
     async def value(self, crawl: str, key: str) -> bytes | None:
         """Return a value that is stored with the crawl."""
 
@@ -53,7 +53,7 @@ class CrawlFrontier(Lessor, CommitFrontier, Protocol):
     @property
     def hosts(self) -> FrontierHosts: ...
     @property
-    def reader(self) -> CrawlReader: ...
+    def reader(self) -> StateReader: ...
 
 
 class CrawlArchive(PageArchive, Protocol):

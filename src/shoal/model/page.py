@@ -6,7 +6,6 @@ import msgspec
 
 from shoal.model.failure import FailureClass
 from shoal.model.request import Request
-from shoal.model.traps.page_evidence import PageEvidence
 
 
 class PageRef(msgspec.Struct, frozen=True, array_like=True):
@@ -177,6 +176,22 @@ class HandlerReport(msgspec.Struct, frozen=True, array_like=True):
 MAX_REASON_CHARS = 100
 Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)]
 """Why an item hook dropped an item."""
+
+
+Digest = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PageEvidence(msgspec.Struct, frozen=True, array_like=True):
+    """Digests of what one page brings (`model/traps/page_evidence.py`); 0: it has no such thing."""
+
+    text: Digest = 0
+    rest: Digest = 0  # the text without the numbers of its URL
+    outline: Digest = 0  # the text without any digits
+    items: Digest = 0  # without the URL of the page
+    twin_of: Digest = 0  # the canonical URL, if that is the same page by its name
+    about: Digest = 0  # the numbers of the URL that are in the text: what the page is about
+    title: Digest = 0
+    simhash: Digest | None = None  # of the visible text; 0: it is too short; None: not computed
 
 
 class ParseResult(msgspec.Struct, frozen=True, array_like=True):

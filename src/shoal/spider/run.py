@@ -20,7 +20,15 @@ from shoal.model.errors import Blocked, Bomb, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.generations.all_links import AllLinks, pack_all, pack_free
 from shoal.model.limits import ParseLimits
-from shoal.model.page import MAX_SKIPPED, HandlerReport, Item, ParseFault, ParseResult, ParseTask
+from shoal.model.page import (
+    MAX_SKIPPED,
+    HandlerReport,
+    Item,
+    PageEvidence,
+    ParseFault,
+    ParseResult,
+    ParseTask,
+)
 from shoal.model.rendering import Rendering
 from shoal.model.request import (
     MAX_NAME_BYTES,
@@ -32,7 +40,7 @@ from shoal.model.request import (
     without_digits,
 )
 from shoal.model.scope import Scope
-from shoal.model.traps.page_evidence import SAMPLE, PageEvidence, page_evidence
+from shoal.model.traps.page_evidence import SAMPLE, page_evidence
 from shoal.model.traps.simhash import SAMPLE as SIMHASH_SAMPLE
 from shoal.model.traps.url_pattern import shape_of_url
 from shoal.model.url import (

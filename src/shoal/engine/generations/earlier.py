@@ -17,10 +17,9 @@ from shoal.archive.warc import sha1
 from shoal.model.failure import FailureClass
 from shoal.model.generations.page_history import PageHistory, first_check
 from shoal.model.generations.recheck import DueLine, RecheckRules
-from shoal.model.page import Item, PageRecord, PageRef, ParseResult, Response
+from shoal.model.page import Item, PageEvidence, PageRecord, PageRef, ParseResult, Response
 from shoal.model.request import Request, pack
 from shoal.model.scope import Scope
-from shoal.model.traps.page_evidence import PageEvidence
 
 KIND = "application/vnd.shoal.page-result+msgpack"
 NOT_MODIFIED = 304

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from shoal.engine.traps.counts import SharedCounts
-from shoal.model.traps.page_evidence import SAMPLE, PageEvidence
+from shoal.model.page import PageEvidence
+from shoal.model.traps.page_evidence import SAMPLE
 from shoal.model.traps.simhash import NearDuplicates
 
 SERIES = 30  # links: a list of a million products that each lead to two others is 20 deep
@@ -43,7 +44,7 @@ class Text(Enum):
     REPEATED = auto()
 
 
-class Verdict(Enum):
+class ShapeVerdict(Enum):
     OPEN = auto()
     WATCH = auto()  # every page of the shape is to be digested
     CLOSE = auto()
@@ -58,7 +59,7 @@ class RecentDigests:
         self._before: set[int] = set()
 
     def seen(self, shape: str, kind: str, digest: int) -> bool:
-        """Remember a digest, and return whether it was remembered already; 0 is none."""
+        """Remember a digest, and return whether it was remembered already; 0: there is no digest."""
         if not digest:
             return False
         key = hash((shape, kind, digest))
@@ -92,7 +93,7 @@ class Novelty:
 
     def judge(
         self, shape: str, evidence: PageEvidence, others: Iterable[str], *, series: int, watched: bool
-    ) -> Verdict:
+    ) -> ShapeVerdict:
         """Take in a page and return what becomes of its shape; `others`: open shapes that it newly links to.
 
         `series`: of its request.
@@ -113,13 +114,13 @@ class Novelty:
             return self._looked_at(shape)
         repeats = text is Text.REPEATED or (text is Text.NUMBERED and series >= SERIES)
         if repeats and scores.nothing_new.raise_by(shape, weight) > self._limit:
-            return Verdict.CLOSE
+            return ShapeVerdict.CLOSE
         return self._looked_at(shape)
 
     def _text(self, shape: str, page: PageEvidence) -> tuple[Text, bool]:
         """Return what the text of a page is, and whether its shape needs a closer look."""
         seen, same = self._digests.seen, f"{shape} {page.about}"
-        # All of them are remembered, whichever decides.
+        # All of them are remembered, not only the one that decides.
         text = seen(shape, "text", page.text)
         twin = seen(shape, "twin", page.twin_of)
         rest = seen(shape, "rest", page.rest)
@@ -135,5 +136,5 @@ class Novelty:
     def _leads_on(self, shapes: Iterable[str]) -> bool:
         return any(self._scores.repeated.get(shape) <= REPEATS_FROM for shape in shapes)
 
-    def _looked_at(self, shape: str) -> Verdict:
-        return Verdict.WATCH if self._scores.doubts.get(shape) >= WATCH_FROM else Verdict.OPEN
+    def _looked_at(self, shape: str) -> ShapeVerdict:
+        return ShapeVerdict.WATCH if self._scores.doubts.get(shape) >= WATCH_FROM else ShapeVerdict.OPEN

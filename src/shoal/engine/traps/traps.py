@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from shoal.engine.traps.counts import TrapCounters
-from shoal.engine.traps.novelty import Novelty, Scores, Verdict
+from shoal.engine.traps.novelty import Novelty, Scores, ShapeVerdict
 from shoal.engine.traps.url_patterns import LargePatterns
 from shoal.model.crawl_totals import ClosedPattern, CrawlTotals, load_released
 from shoal.model.limits import LinkLimits
@@ -82,12 +82,12 @@ class Traps:
         others = shapes.difference(self._totals.closed, (shape,))
         watched = shape in self._watched
         verdict = self._novelty.judge(shape, result.evidence, others, series=request.series, watched=watched)
-        if verdict is Verdict.CLOSE:
+        if verdict is ShapeVerdict.CLOSE:
             more_than = self._limits.nothing_new
             self._totals.closed[shape] = ClosedPattern(more_than, request.url)
             facts = {"pattern": shape, "more_than": more_than, "example": request.url}
             log.warning("links.held", extra=facts)
-        elif verdict is Verdict.WATCH and not watched:
+        elif verdict is ShapeVerdict.WATCH and not watched:
             self._watched.add(shape)
             self._scope.watch_shapes(shape)
 

@@ -11,9 +11,8 @@ One page in `SAMPLE` is digested, of those that bring new links, and every page 
 import re
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Annotated
 
-import msgspec
+from shoal.model.page import PageEvidence
 
 SAMPLE = 8
 
@@ -25,21 +24,6 @@ _title = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE).findall
 _without_tags = re.compile(rb"<[^>]*>?").sub  # a tag without an end reaches to the end: linear time
 _MAX_NUMBERS = 4  # of a URL
 _numbers = re.compile(r"[A-Za-z]*\d[A-Za-z0-9]*").findall
-
-Digest = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class PageEvidence(msgspec.Struct, frozen=True, array_like=True):
-    """Digests of one page; 0: it has no such thing."""
-
-    text: Digest = 0
-    rest: Digest = 0  # the text without the numbers of its URL
-    outline: Digest = 0  # the text without any digits
-    items: Digest = 0  # without the URL of the page
-    twin_of: Digest = 0  # the canonical URL, if that is the same page by its name
-    about: Digest = 0  # the numbers of the URL that are in the text: what the page is about
-    title: Digest = 0
-    simhash: Digest | None = None  # of the visible text; 0: it is too short; None: not computed
 
 
 def page_evidence(

@@ -9,7 +9,7 @@ from tests.unit.engine.traps.simulated_sites import SitePage
 
 REAL = 300
 START = "https://www.shop.test/"
-_WORDS = "lamp chair table shelf clock vase rug mirror desk stool blue red oak steel tall small old new"
+_WORDS = "lamp chair table shelf clock vase rug mirror sofa stool blue red oak steel tall small old new"
 WORDS = _WORDS.split()
 MENU = "Welcome to our shop. Delivery within two days, returns within two weeks, questions at any time. " * 4
 

@@ -1,10 +1,11 @@
 """Counts of several workers, and what each of them takes from the others."""
 
 from shoal.engine.traps.counts import SPAN_S, TrapCounters, share_traps
-from shoal.engine.traps.novelty import Novelty, Scores, Verdict
+from shoal.engine.traps.novelty import Novelty, Scores, ShapeVerdict
 from shoal.model.crawl_totals import RELEASED, ClosedPattern, CrawlTotals
 from shoal.model.limits import LinkLimits
-from shoal.model.traps.page_evidence import SAMPLE, PageEvidence
+from shoal.model.page import PageEvidence
+from shoal.model.traps.page_evidence import SAMPLE
 
 LIMIT = 10 * SAMPLE
 
@@ -16,7 +17,7 @@ class Clock:
         return self.now
 
 
-def judge(counters: TrapCounters, novelty: Novelty | None = None) -> Verdict:
+def judge(counters: TrapCounters, novelty: Novelty | None = None) -> ShapeVerdict:
     """Take in a page of which every worker has seen the text before."""
     novelty = novelty or Novelty(LIMIT, Scores(counters.nothing_new, counters.repeated, counters.doubts))
     return novelty.judge("example.com/s/*/home", PageEvidence(text=7), (), series=0, watched=False)
@@ -26,11 +27,11 @@ def test_what_two_workers_have_counted_adds_up() -> None:
     one, other = TrapCounters("traps/one"), TrapCounters("traps/other")
     workers = [(it, Novelty(LIMIT, Scores(it.nothing_new, it.repeated, it.doubts))) for it in (one, other)]
     for _ in range(8):
-        assert {judge(*worker) for worker in workers}.isdisjoint({Verdict.CLOSE})
+        assert {judge(*worker) for worker in workers}.isdisjoint({ShapeVerdict.CLOSE})
     share_traps({"traps/one": one.dump(), "traps/other": other.dump()}, LinkLimits(), CrawlTotals(), other)
 
-    assert judge(*workers[1]) is Verdict.CLOSE
-    assert judge(*workers[0]) is not Verdict.CLOSE
+    assert judge(*workers[1]) is ShapeVerdict.CLOSE
+    assert judge(*workers[0]) is not ShapeVerdict.CLOSE
 
 
 def test_a_restart_continues_with_the_counts_but_urls_are_counted_per_hour() -> None:
