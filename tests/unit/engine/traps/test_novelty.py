@@ -92,7 +92,7 @@ def shells(url: str) -> SitePage:
 
 
 def gallery(url: str) -> SitePage:
-    """Pages with the same text, each with pictures of its own."""
+    """Pages with the same text, each with other pictures."""
     if "/photo/" in url:
         return SitePage("A picture", [])
     number = number_in(url)
