@@ -19,8 +19,8 @@ from shoal.model.failure import FailureClass
 from shoal.model.page import ParseTask, Response
 from shoal.model.request import Link, Request
 from shoal.model.scope import Scope
+from shoal.model.traps.page_evidence import page_evidence
 from shoal.model.traps.simhash import simhash
-from shoal.model.traps.text_digest import text_digest
 from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import canonical, host_key, join, origin_of
 from shoal.sinks.csv_safety import escape_formulas
@@ -245,7 +245,7 @@ def _csv(data: bytes) -> None:
 def _visible_text(one: Page) -> None:
     simhash(one.text)
     one.simhash()
-    text_digest(one.body)
+    page_evidence("https://a.test/p/1/2", one.body)
 
 
 # --- samples and tokens -----------------------------------------------------------------------------

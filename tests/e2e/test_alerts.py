@@ -109,7 +109,7 @@ FAULTS = {
         "host_throttled", "fetch", (" answers 429", "more workers will not help"), "held", host_answers_429
     ),
     "a trap opens": Fault(
-        "trap_closed", "frontier", ("tree has closed the trap", "/day/", "[links]"), "notice", trap_opens
+        "trap_closed", "frontier", ("tree has found more than", "/day/", "--follow"), "notice", trap_opens
     ),
     "all exits fail": Fault(
         "exits_down",

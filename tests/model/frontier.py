@@ -13,6 +13,7 @@ from tests.model.state import Generations, Lane, State
 
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.frontier.rules import place_in_line
+from shoal.model.failure import FailureClass
 from shoal.model.generations.page_history import is_done
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.request import Link, unpack
@@ -40,9 +41,11 @@ class MemoryFrontier:
         """Accept the links that the crawl has not seen."""
         return Added(*self._state.admit(self._state.crawl(crawl), links))
 
-    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
-        """Queue the links again whose requests robots.txt had filtered."""
-        return self._state.readmit(self._state.crawl(crawl), links)
+    async def readmit(
+        self, crawl: str, links: Sequence[Link], rule: FailureClass = FailureClass.ROBOTS
+    ) -> int:
+        """Queue the links again whose requests a rule had filtered."""
+        return self._state.readmit(self._state.crawl(crawl), links, rule)
 
     async def lease(
         self,

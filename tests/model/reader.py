@@ -23,7 +23,7 @@ from shoal.frontier.rules import applied_pace
 from shoal.model.crawl_totals import BEGAN
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
-from shoal.model.request import unpack
+from shoal.model.request import Link, unpack
 
 
 class ModelReader:
@@ -107,16 +107,22 @@ class ModelReader:
         """Yield the requests in these states, other than `done`."""
         self._state.promote(self._state.clock.now())
         for entry in list(self._state.known(crawl).requests.values()):
-            if entry.state in states and entry.state != "done" and not entry.purged:
+            if (state := _shown(entry)) in states and state != "done" and not entry.purged:
                 request = unpack(entry.link.packed)
                 yield ListedRequest(
                     fingerprint=entry.link.fingerprint,
-                    state=entry.state,
+                    state=state,
                     url=request.url,
                     method=request.method,
                     host=entry.link.host,
                     attempts=entry.attempts + entry.rests,
                 )
+
+    async def held(self, crawl: str) -> AsyncIterator[Link]:
+        """Yield the requests that are held back."""
+        for entry in list(self._state.known(crawl).requests.values()):
+            if _shown(entry) == "held":
+                yield entry.link
 
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
         """Yield fingerprint and record of every page that the crawl has in the archive."""
@@ -129,7 +135,7 @@ class ModelReader:
         within = self._state.known(crawl)
         found = dict.fromkeys(STATES, 0)
         for entry in within.requests.values():
-            found[entry.state] += 1
+            found[_shown(entry)] += 1
         counted = within.counts.by_state()
         problems = [
             f"the counter of {state} says {counted[state]}, the data {found[state]}"
@@ -218,3 +224,9 @@ def _history(crawl: str, entry: Entry) -> RequestHistory:
         holder=entry.holder if state in ("leased", "parsing", "dead") else "",
         leased_at=entry.granted_at if state == "leased" else None,
     )
+
+
+def _shown(entry: Entry) -> str:
+    """Return the state of a request as it is shown."""
+    held = entry.failure is not None and entry.failure.failure_class is FailureClass.HELD
+    return "held" if held and entry.state == "filtered" else entry.state

@@ -203,14 +203,14 @@ class State:
         crawl.counts.duplicate += duplicate
         return new, duplicate
 
-    def readmit(self, crawl: Crawl, links: Iterable[Link]) -> int:
-        """Queue what robots.txt had filtered; return how many."""
+    def readmit(self, crawl: Crawl, links: Iterable[Link], rule: FailureClass) -> int:
+        """Queue what a rule had filtered; return how many."""
         found = 0
         for link in links:
             entry = crawl.requests.get(link.fingerprint)
             if entry is None or entry.state != "filtered" or entry.failure is None:
                 continue
-            if entry.failure.failure_class is FailureClass.ROBOTS:
+            if entry.failure.failure_class is rule:
                 found += 1
                 self.move(crawl, entry, "waiting")
                 entry.attempts = entry.crashes = entry.rests = 0

@@ -1,4 +1,7 @@
-"""A site with a part that has no end: the same page under every number, beside books that differ."""
+"""A site with a part that has no end: the same page under every number, beside books that differ.
+
+The page counts its visitors, so no two answers are equal.
+"""
 
 import random
 
@@ -15,6 +18,9 @@ def build(spec: str, authorities: list[str]) -> Site:
 
 
 class MazeSite:
+    def __init__(self) -> None:
+        self._visitors = 0
+
     def answer(self, host: int, path: str, now: float) -> Answer:
         _, name, *rest = path.split("/")
         match name:
@@ -22,7 +28,12 @@ class MazeSite:
                 return _page("Two ways", "/maze/1", "/book/1")
             case "maze":
                 number = int(rest[0])
-                return _page(f"{_SAME} {number}", f"/maze/{2 * number}", f"/maze/{2 * number + 1}")
+                self._visitors += 1
+                return _page(
+                    f"{_SAME} visitor {7_919 * self._visitors}",
+                    f"/maze/{2 * number}",
+                    f"/maze/{2 * number + 1}",
+                )
             case "book":
                 number = int(rest[0])
                 next_ones = [n for n in (2 * number, 2 * number + 1) if n <= BOOKS]

@@ -82,6 +82,12 @@ COMMANDS = (
         examples="PAUSE_EXAMPLES",
     ),
     Row(
+        "release",
+        "control.release",
+        _STEER,
+        "Queue the URLs that a crawl holds back, and hold back no more of their patterns.",
+    ),
+    Row(
         "resume",
         "control.pause",
         _STEER,

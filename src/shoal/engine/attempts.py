@@ -16,6 +16,7 @@ from shoal.engine.parsing import Parsing
 from shoal.engine.stations import Stations
 from shoal.fetch.contract import Attempt
 from shoal.model.adaptive_delay import Signal
+from shoal.model.crawl_totals import RELEASED
 from shoal.model.errors import Rejected, ShoalError
 from shoal.model.failure import POLICY, Action, Failure, FailureClass
 from shoal.model.generations.page_history import read_history
@@ -98,7 +99,7 @@ _OFFERED = frozenset({FailureClass.IP_BLOCKED, FailureClass.TARGET_ERROR, Failur
 class ClosedShapes(Protocol):
     """The part of `Traps` that attempts need."""
 
-    def is_closed(self, url: str) -> bool: ...
+    async def holds_back(self, url: str, read_released: Callable[[], Awaitable[bytes | None]]) -> str: ...
 
 
 class Attempts:
@@ -123,6 +124,7 @@ class Attempts:
         self._site_budget = stations.site_budget
         self._identity = stations.identity
         self._traps = traps
+        self._released = lambda: stations.frontier.reader.value(stations.crawl, RELEASED)
         self._leases = leases
         self._parsing = parsing
         self._counters = counters
@@ -158,8 +160,8 @@ class Attempts:
 
     async def _refuse(self, lease: Lease) -> Filtered | None:
         """Return the rule that filters a request which was queued before the rule applied to it."""
-        if self._traps.is_closed(lease.request.url):
-            return Filtered(FailureClass.TRAP, "its site serves one page under many such addresses")
+        if closed := await self._traps.holds_back(lease.request.url, self._released):
+            return Filtered(FailureClass.HELD, f"pages of {closed} bring nothing new")
         if self._site_budget is None or lease.attempt > 1 or lease.rests:
             return None
         if await self._site_budget.take(site_of(lease.host)):

@@ -293,9 +293,9 @@ class Maintenance:
     async def _pause(self) -> None:
         """Wait for one period, or until a trap was closed."""
         loop = asyncio.get_running_loop()
-        until, known = loop.time() + self._every, self._totals.closed
+        until, known = loop.time() + self._every, self._totals.known
         # Polled: traps are closed in many places, and an event would have to reach all of them.
-        while (left := until - loop.time()) > 0 and self._totals.closed == known:  # noqa: ASYNC110
+        while (left := until - loop.time()) > 0 and self._totals.known == known:  # noqa: ASYNC110
             await asyncio.sleep(min(left, LOOK_EVERY_S))
 
     async def save(self) -> None:
@@ -311,4 +311,3 @@ class Maintenance:
         """Take in the traps that other workers of the crawl have found, and what they have counted."""
         if self._other_workers is not None:
             share_traps(await self._other_workers(), self._limits, self._totals, self._counters)
-            self._scope.watch_patterns(self._totals.near_duplicates)

@@ -230,8 +230,8 @@ class Embedded:
             totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
             totals.reopen(
                 per_pattern=settings.links.per_pattern,
-                near_duplicates=settings.links.near_duplicates,
-                identical_pages=settings.links.identical_pages,
+                nothing_new=settings.links.nothing_new,
+                released=crawl_totals.load_released(await frontier.reader.value(name, crawl_totals.RELEASED)),
             )
             counters = TrapCounters(TRAPS)
             counters.restore(await frontier.reader.value(name, TRAPS))
@@ -361,7 +361,6 @@ class Embedded:
             scope,
             item_keys=KeyScheme.load(await frontier.reader.value(name, ITEM_KEYS)),
             hosts=None if scope.hosts is None else scope.hosts.union(saved),
-            watched_patterns=frozenset(totals.near_duplicates),
         )
 
     async def open_outputs(

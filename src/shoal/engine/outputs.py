@@ -101,6 +101,7 @@ class EmbeddedOutputs:
         self._sinks = sinks
         self._rejects = rejects
         self._totals = totals
+        self._stored_patterns = totals.known
         self._run = run
         self._items: list[Item] = []
         self._rejected: list[Item] = []
@@ -140,8 +141,10 @@ class EmbeddedOutputs:
         checkpoints = await self._run(write)
         checkpoints[archive_key(self._crawl)] = self._archive.end_flush(parts)
         # Totals change with `put` alone, which no task calls while another one flushes.
-        state = {self._crawl: {sums.KEY: self._totals.dump()}} if self._changed else {}
-        self._changed = False
+        known = self._totals.known
+        changed = self._changed or known != self._stored_patterns
+        state = {self._crawl: {sums.KEY: self._totals.dump()}} if changed else {}
+        self._changed, self._stored_patterns = False, known
         return Durable(checkpoints, state, self._archive_s)
 
     async def finish(self) -> Durable:

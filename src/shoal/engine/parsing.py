@@ -128,7 +128,9 @@ class LinkScope(Protocol):
 class LinkFilter(Protocol):
     """The part of `Traps` that parsing needs."""
 
-    def filter_links(self, links: tuple[Link, ...], result: ParseResult, url: str) -> tuple[Link, ...]: ...
+    def filter_links(
+        self, links: tuple[Link, ...], result: ParseResult, request: Request
+    ) -> tuple[Link, ...]: ...
 
 
 class Parsing:
@@ -258,7 +260,7 @@ class Parsing:
             self._scope.forget_sent_links()
             return False
         result = kept.parse_result(repeats)
-        links = self._traps.filter_links(links, result, lease.request.url)
+        links = self._traps.filter_links(links, result, lease.request)
         self._counters.page(result)
         self._counters.unchanged += 1
         page = earlier.record().parsed(items=len(result.items), links=len(links), version=self._version)
@@ -419,11 +421,11 @@ class Parsing:
     def _outside_traps(
         self, entry: InProgress, result: ParseResult, links: tuple[Link, ...]
     ) -> tuple[ParseResult, tuple[Link, ...]]:
-        """Drop the links that lead into a trap, counted by rule like those that a parse child drops."""
-        kept = self._traps.filter_links(links, result, entry.request.url)
+        """Drop the links beyond what is kept of closed patterns, counted by rule like others."""
+        kept = self._traps.filter_links(links, result, entry.request)
         if len(kept) == len(links):
             return result, links
-        dropped = Counter(result.dropped) + Counter({FailureClass.TRAP: len(links) - len(kept)})
+        dropped = Counter(result.dropped) + Counter({FailureClass.HELD: len(links) - len(kept)})
         return msgspec.structs.replace(result, dropped=dict(dropped)), kept
 
     def _fail(self, entry: InProgress, kind: FailureClass, reason: str, detail: str = "") -> None:

@@ -77,9 +77,8 @@ class Progress:
             store=stations.locations.store,
             dead_by_class=dict(counts.dead_by_class),
             max_dead_exceeded=limit is not None and counts.dead > limit,
-            quarantined=stations.totals.quarantined,
-            near_duplicates=stations.totals.near_duplicates,
-            identical=stations.totals.identical,
+            large=stations.totals.large,
+            closed=stations.totals.closed,
             sandbox_warning=stations.parser.sandbox_warning,
             no_exit="" if ending is not Ending.NO_EXIT or stations.no_exit is None else stations.no_exit(),
         )

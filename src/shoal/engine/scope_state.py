@@ -7,7 +7,7 @@ the target of a redirect is sent to a child, if there is such an expression.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -16,7 +16,7 @@ from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.generations.all_links import unpack_all, unpack_free
 from shoal.model.page import ParseResult, ParseTask
-from shoal.model.request import Link, Request, pack, returnable, unpack, via_of
+from shoal.model.request import Link, Request, pack, returnable, unpack, via_of, without_digits
 from shoal.model.scope import Scope
 from shoal.model.url import canonical, host_key
 from shoal.parse.pool import Poisoned
@@ -123,7 +123,15 @@ class ScopeState:
             address = canonical(url)
             if self._scope.refuse_address(address, depth) is None:
                 priority, via = link_priority(address), via_of(page)
-                request = Request(url=address, priority=priority, depth=depth, found_on=found_on, via=via)
+                alike = without_digits(address) == without_digits(page.url)
+                request = Request(
+                    url=address,
+                    priority=priority,
+                    depth=depth,
+                    found_on=found_on,
+                    via=via,
+                    series=page.series + 1 if alike else 0,
+                )
                 found.append(self._checked_link(request, pack(request), found_on, page))
         for packed_link in [link for link in links.packed if link not in self._carried]:
             self._carried.add(packed_link)
@@ -163,14 +171,11 @@ class ScopeState:
         if hosts is not None and not hosts.issuperset(others):
             self._set(msgspec.structs.replace(self._scope, hosts=hosts.union(others)))
 
-    def watch_pattern(self, pattern: str) -> None:
-        """Have the parse children hash every page of a URL pattern, to find near-duplicates."""
-        self.watch_patterns((pattern,))
-
-    def watch_patterns(self, patterns: Iterable[str]) -> None:
-        watched = self._scope.watched_patterns.union(patterns)
-        if watched != self._scope.watched_patterns:
-            self._set(msgspec.structs.replace(self._scope, watched_patterns=watched))
+    def watch_shapes(self, *shapes: str) -> None:
+        """Have the parse children digest every page of these shapes."""
+        watched = self._scope.watched_shapes.union(shapes)
+        if watched != self._scope.watched_shapes:
+            self._set(msgspec.structs.replace(self._scope, watched_shapes=watched))
 
     def forget_sent_links(self) -> None:
         """Make the parse children send links again that they have sent before: some of them were dropped."""

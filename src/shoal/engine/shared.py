@@ -148,7 +148,6 @@ class Shared:
         values = await frontier.reader.values(record.name)
         counters.restore(values.get(counters.key))
         share_traps(values, settings.links, totals, counters)
-        watched = frozenset(totals.near_duplicates)
         item_keys = await frontier.reader.value(record.name, ITEM_KEYS)
         ledger = None
         if self.share.exits is not None:
@@ -162,9 +161,7 @@ class Shared:
             trap_counters=counters,
             site_budget=await self._site_budget(frontier, settings.links.per_site),
             jar=CookieJar.load(record.cookies),
-            scope=msgspec.structs.replace(
-                scope, hosts=hosts, watched_patterns=watched, item_keys=KeyScheme.load(item_keys)
-            ),
+            scope=msgspec.structs.replace(scope, hosts=hosts, item_keys=KeyScheme.load(item_keys)),
             other_workers=partial(frontier.reader.values, record.name),
             fingerprint_key=await frontier.reader.value(record.name, FINGERPRINT_KEY) or b"",
             line=load_line(values.get(DUE)),

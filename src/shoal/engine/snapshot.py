@@ -96,9 +96,8 @@ class Summary:
     store: str = ""
     dead_by_class: Mapping[str, int] = field(default_factory=dict)
     max_dead_exceeded: bool = False
-    quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
-    near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
-    identical: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by shape
+    large: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
+    closed: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by shape, of all runs
     kept: Sequence[str] = ()  # outputs of the last generation that this one has not replaced: it has failed
     durable: bool = True  # the store outlives the run
     sandbox_warning: str = ""

@@ -38,6 +38,11 @@ from shoal.spider.source import SpiderDescription
 from shoal.stores.contract.fleet import SiteBudget
 
 
+class StateReader(CountsReader, Protocol):
+    async def value(self, crawl: str, key: str) -> bytes | None:
+        """Return a value that is stored with the crawl."""
+
+
 class CrawlFrontier(Lessor, CommitFrontier, Protocol):
     """The part of a frontier that running a crawl needs: leasing, committing, reading."""
 
@@ -48,7 +53,7 @@ class CrawlFrontier(Lessor, CommitFrontier, Protocol):
     @property
     def hosts(self) -> FrontierHosts: ...
     @property
-    def reader(self) -> CountsReader: ...
+    def reader(self) -> StateReader: ...
 
 
 class CrawlArchive(PageArchive, Protocol):

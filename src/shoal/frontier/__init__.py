@@ -36,7 +36,7 @@ what the scripts receive) and `tests/model/settle.py`.
     parsing     its process dies, max_crashes       dead        same        class `poison`
     dead        replay                              waiting     0           all counts reset
     dead        replay, page archived and at fault  parsing     same        strikes reset
-    filtered    readmit, by robots.txt              waiting     0           counts reset; still seen
+    filtered    readmit, by robots.txt or held      waiting     0           counts reset; still seen
     dead        purge                               dead        same        the dead letter is deleted
 
 A `Retry` without delay goes to `waiting`, a `Released` with a delay to `delayed`. Either may replace the

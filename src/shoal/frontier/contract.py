@@ -183,6 +183,9 @@ class FrontierReader(Protocol):
         that keeps no record of requests that are gone or filtered yields none of them.
         """
 
+    def held(self, crawl: str) -> AsyncIterator[Link]:
+        """Yield the requests that are held back (`Filtered` by the rule `held`), as `readmit` takes them."""
+
     def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
         """Yield fingerprint and record of each archived page that the frontier has a record of."""
 
@@ -226,8 +229,12 @@ class Frontier(Protocol):
     async def add(self, crawl: str, links: Sequence[Link]) -> Added:
         """Accept the links that the crawl has not seen. Idempotent."""
 
-    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
-        """Queue the links again whose requests robots.txt had filtered; return how many. Idempotent.
+    async def readmit(
+        self, crawl: str, links: Sequence[Link], rule: FailureClass = FailureClass.ROBOTS
+    ) -> int:
+        """Queue the links again whose requests a rule had filtered; return how many. Idempotent.
+
+        The rule is `robots` or `held`: of other filtered requests a store keeps too little.
 
         They are new requests, with nothing charged, and their fingerprints stay seen.
         """

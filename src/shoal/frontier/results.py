@@ -53,8 +53,14 @@ class Counts(msgspec.Struct, kw_only=True):
     dead_by_class: dict[str, int] = {}
     filtered_by_rule: dict[str, int] = {}
 
+    @property
+    def held(self) -> int:
+        """The number of filtered requests that can be released."""
+        return self.filtered_by_rule.get(FailureClass.HELD.value, 0)
+
     def by_state(self) -> dict[str, int]:
-        return {state: getattr(self, state) for state in STATES}
+        """Return the number of requests by state; those that are held back apart from others filtered."""
+        return shown_states({state: getattr(self, state) for state in STORED_STATES}, held=self.held)
 
     @property
     def open(self) -> int:
@@ -97,7 +103,13 @@ class Counts(msgspec.Struct, kw_only=True):
         )
 
 
-STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")
+STORED_STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")
+STATES = (*STORED_STATES, "held")  # as they are shown: `held` are the filtered ones that can be released
+
+
+def shown_states(stored: Mapping[str, int], *, held: int) -> dict[str, int]:
+    """Return the number of requests by shown state, of those by stored state."""
+    return {**stored, "filtered": stored["filtered"] - held, "held": held}
 
 
 class HostView(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ A link that a rule filters on the parse side never becomes a request, and the it
 page.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -18,6 +18,7 @@ MAX_REASONS = 50  # for which items were dropped that are counted by name; spide
 OTHER_REASONS = "other reasons"
 COUNTED = ("rejected", "withheld", "partial", "hook_items", "hook_faults", "repeats")
 BEGAN = "began"  # the name under which a crawl stores when its generation began, in epoch seconds
+RELEASED = "released"  # the name under which a crawl stores the patterns that an operator has released
 PART = "sums/"  # followed by a worker's name: the totals of one worker of a fleet
 
 
@@ -26,6 +27,7 @@ class ClosedPattern(msgspec.Struct, frozen=True):
 
     more_than: int  # the limit that it exceeded
     example: str  # URL
+    why: str = ""  # what the pages were like
 
 
 class CrawlTotals(msgspec.Struct):
@@ -39,12 +41,9 @@ class CrawlTotals(msgspec.Struct):
     hook_faults: int = 0  # hooks that raised or hung
     repeats: int = 0  # duplicate links that a parse process left out; the frontier counts the others
     discarded: dict[str, int] = {}  # items that item hooks dropped, by reason
-    quarantined: dict[str, ClosedPattern] = {}  # patterns with too many URLs
-    near_duplicates: dict[str, ClosedPattern] = msgspec.field(  # patterns with too many near-duplicate pages
-        default_factory=dict,
-        name="lookalikes",  # vocabulary: ok
-    )
-    identical: dict[str, ClosedPattern] = {}  # shapes with too many identical pages
+    large: dict[str, ClosedPattern] = {}  # patterns with very many URLs, which are crawled all the same
+    closed: dict[str, ClosedPattern] = {}  # shapes whose pages bring nothing new
+    released: frozenset[str] = frozenset()  # shapes that an operator has released: they are not closed again
 
     @classmethod
     def load(cls, stored: bytes | None) -> "CrawlTotals":
@@ -54,21 +53,28 @@ class CrawlTotals(msgspec.Struct):
         return msgspec.json.encode(self)
 
     @property
-    def closed(self) -> int:
-        """The number of traps that were closed."""
-        return len(self.quarantined) + len(self.near_duplicates) + len(self.identical)
+    def known(self) -> int:
+        """The number of patterns that people have to know of."""
+        return len(self.large) + len(self.closed)
 
-    def reopen(self, *, per_pattern: int, near_duplicates: int, identical_pages: int = 0) -> None:
-        """Reopen the patterns that exceeded limits lower than these; 0: no limit."""
-        self.quarantined = _beyond(self.quarantined, per_pattern)
-        self.near_duplicates = _beyond(self.near_duplicates, near_duplicates)
-        self.identical = _beyond(self.identical, identical_pages)
+    def reopen(self, *, per_pattern: int, nothing_new: int, released: Collection[str] = ()) -> None:
+        """Reopen what exceeded lower limits than these (0: no limit), and what an operator has released."""
+        self.large = _beyond(self.large, per_pattern)
+        self.closed = _beyond(self.closed, nothing_new)
+        self.release(released)
+
+    def release(self, shapes: Collection[str]) -> bool:
+        """Reopen shapes; return whether any was not known to be released."""
+        new = self.released.union(shapes) != self.released
+        self.released = self.released.union(shapes)
+        for shape in self.released:
+            self.closed.pop(shape, None)
+        return new
 
     def close(self, others: "CrawlTotals") -> None:
         """Close the patterns, too, that other workers have closed."""
-        self.quarantined |= others.quarantined
-        self.near_duplicates |= others.near_duplicates
-        self.identical |= others.identical
+        self.large |= others.large
+        self.closed |= others.closed
 
     def add(self, tally: Mapping[str, int]) -> bool:
         """Add what a page or a hook brought (`tally_of`); return whether any total changed."""
@@ -98,9 +104,7 @@ class CrawlTotals(msgspec.Struct):
 
     def patterns(self) -> "CrawlTotals":
         """Return the closed patterns alone, for a store that counts everything else itself."""
-        return CrawlTotals(
-            quarantined=self.quarantined, near_duplicates=self.near_duplicates, identical=self.identical
-        )
+        return CrawlTotals(large=self.large, closed=self.closed)
 
 
 def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
@@ -130,6 +134,14 @@ def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
     return {name: count for name, count in counted.items() if count}
 
 
+def load_released(stored: bytes | None) -> frozenset[str]:
+    """Return the released patterns; none, if what is stored cannot be read: they are closed again."""
+    try:
+        return frozenset() if stored is None else msgspec.json.decode(stored, type=frozenset[str])
+    except msgspec.DecodeError:
+        return frozenset()
+
+
 def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
     """Return the sum of the totals of all workers of a fleet."""
     whole = CrawlTotals()
@@ -140,9 +152,7 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
         whole.hook_items += part.hook_items
         whole.hook_faults += part.hook_faults
         whole.repeats += part.repeats
-        whole.quarantined |= part.quarantined
-        whole.near_duplicates |= part.near_duplicates
-        whole.identical |= part.identical
+        whole.close(part)
         for rule, count in part.links.items():
             whole.links[rule] = whole.links.get(rule, 0) + count
         for reason, count in part.discarded.items():

@@ -29,6 +29,7 @@ class FailureClass(StrEnum):
     SCOPE = "scope"
     DEPTH = "depth"
     TRAP = "trap"
+    HELD = "held"
     BUDGET = "budget"
     PARSE_ERROR = "parse_error"
     POISON = "poison"
@@ -101,6 +102,9 @@ POLICY: dict[FailureClass, FailurePolicy] = {
     FailureClass.SCOPE: FailurePolicy(_FILTER, "outside the crawl's scope"),
     FailureClass.DEPTH: FailurePolicy(_FILTER, "deeper than the crawl's depth"),
     FailureClass.TRAP: FailurePolicy(_FILTER, "looks like a crawler trap: an endless set of URLs"),
+    FailureClass.HELD: FailurePolicy(
+        _FILTER, "its pattern was closed because pages of it bring nothing new; `shoal release` queues it"
+    ),
     FailureClass.BUDGET: FailurePolicy(_FILTER, "beyond the page or host budget"),
     FailureClass.PARSE_ERROR: FailurePolicy(
         _DEAD, "the spider raised, or an item is invalid; the page is kept"

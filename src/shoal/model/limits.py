@@ -44,17 +44,19 @@ class LinkLimits:
     per_page: Annotated[int, "Links taken from one page."] = 10_000
     bytes_per_page: Annotated[int, "Bytes of the links taken from one page, as they are stored."] = 4 * MIB
     per_pattern: Annotated[
-        int, "New URLs per host and hour that differ only in their numbers; 0: no limit."
+        int,
+        "New URLs per host and hour that differ only in their numbers, after which an alert names them; they"
+        " are still crawled. 0: no alert.",
     ] = 100_000
-    near_duplicates: Annotated[
+    nothing_new: Annotated[
         int,
-        "Near-duplicate pages of one pattern after which links of more such pages are dropped; 0: no limit.",
+        "Pages of a site whose URLs differ only in ids, and which bring nothing new, after which more of them"
+        " are held back; 0: no limit.",
+    ] = 250
+    held: Annotated[
+        int,
+        "Links to a closed pattern that are kept for `shoal release`; further ones are counted only.",
     ] = 10_000
-    identical_pages: Annotated[
-        int,
-        "Pages of a site with the same text, whose URLs differ only in ids, after which no more of them are"
-        " requested; 0: no limit.",
-    ] = 500
     again: Annotated[
         int, "Requests with again or unique that may follow from one another; a longer chain is a trap."
     ] = 100

@@ -178,6 +178,22 @@ Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)]
 """Why an item hook dropped an item."""
 
 
+Digest = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PageEvidence(msgspec.Struct, frozen=True, array_like=True):
+    """Digests of what one page brings (`model/traps/page_evidence.py`); 0: it has no such thing."""
+
+    text: Digest = 0
+    rest: Digest = 0  # the text without the numbers of its URL
+    outline: Digest = 0  # the text without any digits
+    items: Digest = 0  # without the URL of the page
+    twin_of: Digest = 0  # the canonical URL, if that is the same page by its name
+    about: Digest = 0  # the numbers of the URL that are in the text: what the page is about
+    title: Digest = 0
+    simhash: Digest | None = None  # of the visible text; 0: it is too short; None: not computed
+
+
 class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     """Everything that a handler or hook yielded: all of it, or a fault and nothing else.
 
@@ -193,9 +209,8 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     cpu: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0  # seconds
     rejected: tuple[Item, ...] = ()  # records with the reason, for items that do not fit their model
     withheld: Count = 0  # items dropped in favour of the canonical page
-    simhash: int | None = None  # of the visible text; None: the page was not sampled
+    evidence: PageEvidence | None = None  # of whether it brings anything new; None: it was not sampled
     partial: str = ""  # why a part of the page could not be read; empty: nothing is missing
-    text_digest: Annotated[int, msgspec.Meta(ge=0)] | None = None  # of its text; None: not sampled
     # URL and rule ("duplicate") of links that are not followed; only the first, and only if they are logged
     skipped: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=MAX_SKIPPED)] = ()
     report: HandlerReport | None = None

@@ -71,6 +71,7 @@ class Request(
         "chain": "c",
         "via": "v",
         "returned": "k",
+        "series": "s",
         "exit_kind": "e",
         "country": "t",
         "level": "l",
@@ -118,6 +119,7 @@ class Request(
     chain: tuple[str, ...] = ()  # the URLs that redirected here, oldest first; Shoal sets it
     via: tuple[str, ...] = ()  # the URLs that redirected to the page that yielded it; Shoal sets it
     returned: bool = False  # a redirect led back here, as after a log-in; Shoal sets it
+    series: int = 0  # links in a row that led here between URLs with other numbers only; Shoal sets it
 
     if TYPE_CHECKING:
 
@@ -150,6 +152,7 @@ class Request(
             chain: tuple[str, ...] = (),
             via: tuple[str, ...] = (),
             returned: bool = False,
+            series: int = 0,
         ) -> None: ...
 
 
@@ -263,6 +266,14 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
             pool,
             _pack(request) if packed is None else packed,
         )
+
+
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+def without_digits(url: str) -> str:
+    """Return what URLs of one series have in common (`Request.series`)."""
+    return url.translate(_NO_DIGITS)
 
 
 def trace_id(fingerprint: int) -> str:

@@ -48,7 +48,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     canonical_only: bool = False  # drop items of pages whose canonical URL is another one in scope
     limits: LinkLimits = LinkLimits()
     item_keys: KeyScheme = KeyScheme.INJECTIVE
-    watched_patterns: frozenset[str] = frozenset()  # patterns whose pages are all hashed and compared
+    watched_shapes: frozenset[str] = frozenset()  # shapes whose pages are all digested and compared
     name_skipped: bool = False  # return the links that are not followed, for a log
     explain: bool = False  # return which handler ran and what its queries matched
     all_links: bool = False  # also return all links of each page, for the next generation

@@ -11,7 +11,15 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from shoal.model.api.control import ChangedLetters, DeletedCrawl, HostChange, PausedCrawls, RobotsRefreshed
+from shoal.model.api.control import (
+    ChangedLetters,
+    DeletedCrawl,
+    HostChange,
+    PausedCrawls,
+    ReleaseChoice,
+    ReleasedCrawl,
+    RobotsRefreshed,
+)
 from shoal.model.api.crawls import CrawlInfo, CrawlPage, StoreSnapshot, WorkerList
 from shoal.model.api.dead_letters import DeadLetterInfo, DeadLetterPage
 from shoal.model.api.hosts import HostInfo, HostLevel, HostList, LevelChange
@@ -113,6 +121,11 @@ class ApiClient:
 
     def resume(self, crawl: str) -> PausedCrawls:
         return self._send("POST", f"/api/v1/crawls/{_name(crawl)}/resume", PausedCrawls)
+
+    def release(self, crawl: str, pattern: str = "") -> ReleasedCrawl:
+        """Queue the URLs that a crawl holds back: of one pattern, or all of them."""
+        body = ReleaseChoice(pattern=pattern)
+        return self._send("POST", f"/api/v1/crawls/{_name(crawl)}/release", ReleasedCrawl, body)
 
     def pause_all(self) -> PausedCrawls:
         """Start no new requests of any crawl of the store."""

@@ -100,7 +100,9 @@ def _why_empty(found: CrawlResult) -> str:
         return ""
     if letter is not None:
         return f"no page was fetched: {letter.request.url}: {letter.kind.value}: {letter.reason}"
-    states = [f"{state} {counts[state]:,}" for state in ("dead", "gone", "filtered") if counts.get(state)]
+    states = [
+        f"{state} {counts[state]:,}" for state in ("dead", "gone", "filtered", "held") if counts.get(state)
+    ]
     return f"no page was fetched: {', '.join(states) or 'nothing to fetch'}"
 
 

@@ -128,9 +128,8 @@ async def run_fleet(
         store=store.address,
         dead_by_class=after.dead_by_class,
         max_dead_exceeded=max_dead is not None and after.counts["dead"] > max_dead,
-        quarantined=after.quarantined,
-        near_duplicates=after.near_duplicates,
-        identical=after.identical,
+        large=after.large,
+        closed=after.closed,
     )
 
 

@@ -17,6 +17,7 @@ def plain_spider(name: str, start: Iterable[str], items: Mapping[str, str]) -> S
     Without `items` they have url, status, title, depth, fetched_at and links.
     """
     spider = Spider(name, start)
+    spider.describes_pages = not items
     for field, query in items.items():
         try:
             compile_query(query)

@@ -20,15 +20,36 @@ from shoal.model.errors import Blocked, Bomb, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.generations.all_links import AllLinks, pack_all, pack_free
 from shoal.model.limits import ParseLimits
-from shoal.model.page import MAX_SKIPPED, HandlerReport, Item, ParseFault, ParseResult, ParseTask
+from shoal.model.page import (
+    MAX_SKIPPED,
+    HandlerReport,
+    Item,
+    PageEvidence,
+    ParseFault,
+    ParseResult,
+    ParseTask,
+)
 from shoal.model.rendering import Rendering
-from shoal.model.request import MAX_NAME_BYTES, Request, pack, returnable, via_of, with_rendering
+from shoal.model.request import (
+    MAX_NAME_BYTES,
+    Request,
+    pack,
+    returnable,
+    via_of,
+    with_rendering,
+    without_digits,
+)
 from shoal.model.scope import Scope
-from shoal.model.traps.simhash import SAMPLE
-from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
-from shoal.model.traps.text_digest import text_digest
-from shoal.model.traps.url_pattern import pattern_of
-from shoal.model.url import CREDENTIALS, canonical, fingerprint_of, has_credentials, identity
+from shoal.model.traps.page_evidence import SAMPLE, page_evidence
+from shoal.model.traps.simhash import SAMPLE as SIMHASH_SAMPLE
+from shoal.model.traps.url_pattern import shape_of_url
+from shoal.model.url import (
+    CREDENTIALS,
+    canonical,
+    fingerprint_of,
+    has_credentials,
+    identity,
+)
 from shoal.spider.failed import FailedRequest
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.links import Links
@@ -75,8 +96,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         raise
     except Exception as error:
         return ParseResult(task.id, fault=_fault(error), cpu=time.process_time() - began)
-    if not output.watched:
-        spider.seen_links.add(output.urls)
+    spider.seen_links.add(output.urls)
     return ParseResult(
         task.id,
         tuple(output.items),
@@ -85,8 +105,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         output.repeats,
         cpu=time.process_time() - began,
         rejected=tuple(output.rejected),
-        simhash=output.simhash,
-        text_digest=output.text_digest,
+        evidence=output.evidence,
         withheld=output.withheld,
         partial=output.partial,
         skipped=tuple(output.skipped),
@@ -142,8 +161,7 @@ def _run_handler(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLim
             output.add_item(one, route, subject)
     if isinstance(subject, Page):
         output.partial = _encodable(subject.partial[:_REASON_CHARS])
-        output.add_simhash(subject)
-        output.add_text_digest(subject)
+        output.add_evidence(subject)
         if scope.canonical_only:
             output.defer_to(subject.canonical)
     return output
@@ -181,12 +199,11 @@ class HandlerOutput:
         self.dropped: dict[FailureClass, int] = {}
         self.repeats = 0
         self.skipped: list[tuple[str, str]] = []  # links that are not followed, with the rule; for a log
-        self.simhash: int | None = None
-        self.text_digest: int | None = None
+        self.evidence: PageEvidence | None = None
         self.withheld = 0
         self.partial = ""
-        self.watched = False  # for near-duplicates: its links may yet be dropped, so they are not seen
         self.discarded: dict[str, int] = {}  # items that hooks dropped, by reason
+        self._describes_pages = spider.describes_pages
         self._item_hooks = spider.item_hooks
         self._found_on_url = task.url if spider.found_on else ""
         self._seen_links = spider.seen_links
@@ -204,6 +221,7 @@ class HandlerOutput:
         # Pages often link to themselves, mostly as canonical. This page needs no second request.
         self._own_url = task.url if task.request.method == "GET" and not task.request.body else ""
         self._depth = task.request.depth + 1
+        self._of_series = without_digits(task.request.url)
         self._via = via_of(task.request)
         self._returnable = returnable(task.request)
         self._bytes = 0
@@ -234,7 +252,9 @@ class HandlerOutput:
                     refused.append(url)
                     continue
                 self.urls.add(url)
-                request = links.request(url, depth=self._depth, found_on=self._fingerprint)
+                request = links.request(
+                    url, depth=self._depth, found_on=self._fingerprint, series=self._series_to(url)
+                )
                 if self._via or self._found_on_url:
                     request = replace(request, via=self._via, found_on_url=self._found_on_url)
                 self._add(request)
@@ -275,6 +295,7 @@ class HandlerOutput:
             found_on=self._fingerprint,
             found_on_url=self._found_on_url,
             via=self._via,
+            series=self._series_to(address),
             returned=returned,
             again=self._request.again + 1 if repeatable else 0,
             # Of the page that asks: parsed again after a crash, it asks for the same request.
@@ -303,6 +324,9 @@ class HandlerOutput:
             self._all_urls.update(dict.fromkeys(urls))
         else:
             self._all_packed.update((self._pack_free(links.request(url)), None) for url in urls)
+
+    def _series_to(self, url: str) -> int:
+        return self._request.series + 1 if without_digits(url) == self._of_series else 0
 
     def _links_left(self) -> int:
         return self._max_links - len(self._all_urls) - len(self._all_packed)
@@ -410,24 +434,24 @@ class HandlerOutput:
             self.items.clear()
             self.add_request(Request(url=canonical, priority=link_priority(canonical)))
 
-    def add_simhash(self, page: Page) -> None:
-        """Hash the page if it takes part in near-duplicate detection.
-
-        That is one page in `SAMPLE`, and every page of a watched pattern.
-        """
-        scope = self._scope
-        if self._request.unique:
-            return  # the same page may be asked for often, and is then no trap
-        self.watched = bool(scope.watched_patterns) and pattern_of(self._url) in scope.watched_patterns
-        limit = scope.limits.near_duplicates
-        if self.watched or (limit and not self._fingerprint % SAMPLE):
-            self.simhash = page.simhash()
-
-    def add_text_digest(self, page: Page) -> None:
-        """Digest the text of one page in a few, of those that bring new links."""
-        sampled = not self._fingerprint % TEXT_SAMPLE and not self._request.unique
-        if self.requests and self._scope.limits.identical_pages and sampled:
-            self.text_digest = text_digest(page.body)
+    def add_evidence(self, page: Page) -> None:
+        """Digest one page in a few, of those that bring new links, and every page of a watched shape."""
+        # The same page may be asked for often with `unique`, and is then no trap.
+        if not self.requests or not self._scope.limits.nothing_new or self._request.unique:
+            return
+        shapes = self._scope.watched_shapes
+        watched = bool(shapes) and shape_of_url(self._url) in shapes
+        if not watched and self._fingerprint % SAMPLE:
+            return
+        hashed = watched or not self._fingerprint % SIMHASH_SAMPLE
+        canonical = page.canonical
+        self.evidence = page_evidence(
+            self._url,
+            page.body,
+            items=() if self._describes_pages else [item.json for item in self.items],
+            canonical="" if canonical is None or canonical == self._url else canonical,
+            simhash=page.simhash() or 0 if hashed else None,
+        )
 
     def _count(self, size: int) -> None:
         self._bytes += size

@@ -119,6 +119,7 @@ class Spider:
         if fault := name_fault(name):
             raise Misconfigured(f"the name of a spider {fault}, not {str(name)[:60]!r}")
         self.name = name
+        self.describes_pages = False  # its items are about each page as such, and are always new
         self.render = self._rendering(render)
         self.start = (*(self._seed(one) for one in ([start] if isinstance(start, str | Request) else start)),)
         listings = [sitemaps] if isinstance(sitemaps, str) else list(sitemaps)

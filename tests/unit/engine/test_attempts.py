@@ -146,8 +146,8 @@ class FakeStages:
     def take(self, attempt: Attempt, earlier: object, links: object) -> None:
         self.pages.append(attempt)
 
-    def is_closed(self, url: str) -> bool:
-        return False
+    async def holds_back(self, url: str, read_released: object) -> str:
+        return ""
 
     def take_failed(self, settlement: Settlement) -> bool:
         return self.has_hook

@@ -121,7 +121,9 @@ class FakeLedger:
 
 
 class NoTraps:
-    def filter_links(self, links: tuple[Link, ...], result: ParseResult, url: str) -> tuple[Link, ...]:
+    def filter_links(
+        self, links: tuple[Link, ...], result: ParseResult, request: Request
+    ) -> tuple[Link, ...]:
         return links
 
 

@@ -125,6 +125,6 @@ def test_an_owner_saves_cookies_and_the_hosts_that_seeds_redirect_to() -> None:
 
 def test_a_worker_saves_its_closed_patterns_under_its_name_and_no_counts() -> None:
     closed = {"a.test/n/0": ClosedPattern(5, "http://a.test/n/1")}
-    totals = CrawlTotals(rejected=3, quarantined=closed)
+    totals = CrawlTotals(rejected=3, closed=closed)
 
-    assert shared(totals=totals).state() == {"sums/w1": CrawlTotals(quarantined=closed).dump()}
+    assert shared(totals=totals).state() == {"sums/w1": CrawlTotals(closed=closed).dump()}

@@ -49,6 +49,7 @@ CALLS: dict[str, Callable[[Recorder], Any]] = {
     "delete_crawl": lambda client: client.delete("a"),
     "pause_crawl": lambda client: client.pause("a"),
     "resume_crawl": lambda client: client.resume("a"),
+    "release_crawl": lambda client: client.release("a"),
     "pause_all_crawls": lambda client: client.pause_all(),
     "resume_all_crawls": lambda client: client.resume_all(),
     "add_seeds": lambda client: client.add_seeds("a", ["http://a.test/"]),

@@ -18,7 +18,8 @@ from shoal.model.limits import LinkLimits, ParseLimits
 from shoal.model.page import ParseResult
 from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
-from shoal.model.traps.simhash import SAMPLE
+from shoal.model.traps.page_evidence import SAMPLE
+from shoal.model.traps.simhash import SAMPLE as SIMHASH_SAMPLE
 from shoal.model.url import fingerprint_of
 from shoal.spider.html.links import Links
 from shoal.spider.page import Page
@@ -157,29 +158,39 @@ def test_a_child_that_receives_its_scope_again_empties_its_seen_links() -> None:
     assert len(run(spider, task(LINKS), scope=Scope()).requests) == 5
 
 
-def test_one_page_in_a_few_is_hashed_and_every_page_of_a_watched_pattern() -> None:
+def test_one_page_in_a_few_that_leads_on_is_digested_and_every_page_of_a_watched_shape() -> None:
     text = " ".join(f"word{n}" for n in range(50))
-    watching = Scope(watched_patterns=frozenset({"books.example/catalogue/0.html"}))
+    watching = Scope(watched_shapes=frozenset({"books.example/catalogue/*"}))
 
-    def hashed(fingerprint: int, scope: Scope = ANYWHERE, body: str = text, **wishes: Any) -> bool:
-        found = outcome(lambda page: None, body, scope=scope, fingerprint=fingerprint, **wishes)
-        return found.simhash is not None
+    def digested(fingerprint: int, scope: Scope = ANYWHERE, body: str = text, **wishes: Any) -> str:
+        body += f'<a href="/next/{fingerprint}">'
+        found = outcome(lambda page: page.links(), body, scope=scope, fingerprint=fingerprint, **wishes)
+        if found.evidence is None:
+            return ""
+        return "digested" if found.evidence.simhash is None else f"hashed {found.evidence.simhash > 0}"
 
-    assert [number for number in range(1, 2 * SAMPLE + 9) if hashed(number)] == [SAMPLE, 2 * SAMPLE]
-    assert hashed(1, watching, url="https://books.example/catalogue/7.html")
-    assert not hashed(1, watching, url="https://books.example/about/7.html")
-    assert not hashed(SAMPLE, body="too short")
-    assert not hashed(SAMPLE, content_type="application/json")
-    assert not hashed(SAMPLE, Scope(limits=LinkLimits(near_duplicates=0)))
+    def url(path: str) -> dict[str, str]:
+        return {"url": f"https://books.example/{path}"}
+
+    assert [number for number in range(1, 3 * SAMPLE) if digested(number)] == [SAMPLE, 2 * SAMPLE]
+    assert digested(SAMPLE) == "digested"
+    assert digested(SIMHASH_SAMPLE) == "hashed True"
+    assert digested(SIMHASH_SAMPLE, body="too short") == "hashed False"
+    assert digested(1, watching, **url("catalogue/7.html")) == "hashed True"
+    assert not digested(1, watching, **url("about/7.html"))
+    assert not digested(SAMPLE, Scope(limits=LinkLimits(nothing_new=0)))
+    assert outcome(lambda page: page.links(), text, fingerprint=SAMPLE).evidence is None, "it leads nowhere"
 
 
-def test_links_of_a_watched_pattern_do_not_count_as_seen() -> None:
-    spider = spider_of(lambda page: page.links())
-    watching = Scope(watched_patterns=frozenset({"books.example/catalogue/0.html"}))
-    first = task(LINKS, url="https://books.example/catalogue/1.html")
-    assert len(run(spider, first, scope=watching).requests) == 5
-    assert len(run(spider, task(LINKS), scope=watching).requests) == 5
-    assert len(run(spider, task(LINKS), scope=watching).requests) == 0
+def test_links_in_a_row_between_urls_that_differ_in_numbers_only_are_counted() -> None:
+    body = '<a href="/page/8"></a><a href="/page/x8"></a><a href="/other/8"></a>'
+    found = run(
+        spider_of(lambda page: page.links()),
+        task(body, url=(url := "https://books.example/page/7"), request=Request(url=url, series=4)),
+        scope=ANYWHERE,
+    )
+    series = {unpack(packed).url.partition("example")[2]: unpack(packed).series for packed in found.requests}
+    assert series == {"/page/8": 5, "/page/x8": 0, "/other/8": 0}
 
 
 def test_nofollow_is_the_scopes_decision() -> None:

@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     BAD_LINES = 6
     NO_CRAWL = 7
     KEPT = 8
+    HELD = 9
     NO_EXIT = 12
     BUG = 70  # EX_SOFTWARE of sysexits.h
     CLOSED_PIPE = 141  # what a shell reports for a command that SIGPIPE ended
@@ -31,6 +32,7 @@ MEANING = {
     ExitCode.BAD_LINES: "finished, but some lines of --seeds are not start URLs and were skipped",
     ExitCode.NO_CRAWL: "verify found a store without any crawl: it is new, or everything in it is lost",
     ExitCode.KEPT: "--again or --fresh has failed: the outputs of the last run were left as they are",
+    ExitCode.HELD: "finished, but URLs of patterns that bring nothing new are held back: see shoal release",
     ExitCode.NO_EXIT: "no proxy works: none did at the start, or none for proxies.patience seconds",
     ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",
     ExitCode.CLOSED_PIPE: "the reader of the output closed the pipe before all of it was written",

@@ -81,7 +81,10 @@ def crawl_exit_code(summary: Summary, *, max_dead: int | None, listed: SeedList 
     without_page = counts.get("gone") or counts.get("filtered") or (max_dead is None and counts.get("dead"))
     if without_page and not counts.get("done"):
         return ExitCode.DEAD_LETTERS
-    return ExitCode.BAD_LINES if listed is not None and listed.bad else ExitCode.FINISHED
+    if listed is not None and listed.bad:
+        return ExitCode.BAD_LINES
+    ended = summary.ending in (Ending.FINISHED, Ending.COMPLETE)
+    return ExitCode.HELD if ended and counts.get("held") else ExitCode.FINISHED
 
 
 def _tune_garbage_collector() -> None:

@@ -16,7 +16,7 @@ from shoal.cli.views.lines import Figure, Line, figure_lines, figures_of, progre
 from shoal.cli.views.words import counts_ahead, counts_ended
 from shoal.services.crawl import Snapshot
 
-STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")
+STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered", "held")
 _NARROW = 60  # columns below which the speed gets a separate line
 
 

@@ -23,7 +23,7 @@ _HEADLINE = {
 def opening_lines(opening: Opening, listed: SeedList | None = None) -> Iterator[str]:
     """Yield whether a crawl starts or resumes, its start URLs, and where its output goes."""
     if opening.resumed:
-        settled = sum(opening.counts[state] for state in ("done", "gone", "dead", "filtered"))
+        settled = sum(opening.counts.get(state, 0) for state in ("done", "gone", "dead", "filtered", "held"))
         left = sum(opening.counts.values()) - settled
         yield f"resuming crawl {opening.crawl}: {count(settled)} ended, {count(left)} left"
     else:
@@ -102,7 +102,7 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
         yield f"  {'retries':<10} {plural(now.retries, 'attempt')} repeated after a failure"
     if now.duplicates:
         yield f"  {'duplicates':<10} {plural(now.duplicates, 'link')} already known"
-    for line in pattern_lines(summary.quarantined, summary.near_duplicates, summary.identical):
+    for line in pattern_lines(summary.closed, summary.large):
         yield f"  {line}"
     if now.rejected:
         yield f"  {'rejected':<10} {plural(now.rejected, 'item')}, reasons in {summary.rejects}"
@@ -143,6 +143,9 @@ def _next(summary: Summary, *, resume: str) -> str:
             return "run the same command with a larger crawl.budget (or crawl.budget_gb) to resume"
         case Ending.NO_EXIT:
             return f"{resume}   (resumes this crawl, when a proxy works)"
+        case Ending.FINISHED | Ending.COMPLETE if held := summary.snapshot.counts.get("held"):
+            crawl = shlex.quote(summary.snapshot.crawl)
+            return f"shoal release {crawl} {store}   (queues {count(held)} URLs that are held back)"
         case Ending.FINISHED if summary.dead_by_class:
             return f"shoal dlq list {store}   (requests given up, and why)"
         case Ending.FINISHED | Ending.COMPLETE:

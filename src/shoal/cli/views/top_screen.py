@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STALE_AFTER_S = 10.0  # without a heartbeat, after which a worker is shown in red
 _DOING = {"working": "green", "writing": "green", "waiting": "yellow", "draining": "yellow"}
 _TO_WRITE = "to write"
-_LEFT_OUT_FIRST = ("gone", "skipped", "to retry", "in progress", _TO_WRITE, "ended", "failed")  # no room
+_LEFT_OUT_FIRST = ("gone", "skipped", "to retry", "in progress", _TO_WRITE, "held", "ended", "failed")
 _NAME = (12, 40)  # columns for a name, at least and at most
 _WORKER_FIGURES = 41  # columns beside a worker's name and its roles, the first word of what it does included
 
@@ -179,7 +179,7 @@ def _table(now: Overview, width: int) -> Section:
     to_write = _to_write(now, crawls)
     figures = {word: [count(counts[crawl.name][word]) for crawl in crawls] for word in AHEAD}
     figures[_TO_WRITE] = [count(to_write[crawl.name]) for crawl in crawls]
-    figures |= {word: [count(counts[crawl.name][word]) for crawl in crawls] for word in ENDED}
+    figures |= {word: [count(counts[crawl.name].get(word, 0)) for crawl in crawls] for word in ENDED}
     shown = {word: column for word, column in figures.items() if any(cell != "0" for cell in column)}
     shown = {"ended": [_share(crawl) for crawl in crawls]} | shown
     names = min(max(len(crawl.name) for crawl in crawls), _NAME[1])

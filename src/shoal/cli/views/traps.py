@@ -1,4 +1,4 @@
-"""Patterns of URLs that count as crawler traps."""
+"""Patterns of URLs that were closed because they bring nothing new, and large ones that are crawled."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -13,24 +13,28 @@ MAX_PATTERNS = 5
 
 
 def pattern_lines(
-    quarantined: "Mapping[str, ClosedPattern]",
-    near_duplicates: "Mapping[str, ClosedPattern]",
-    identical: "Mapping[str, ClosedPattern]",
-    *,
-    of: str = "",
+    closed: "Mapping[str, ClosedPattern]", large: "Mapping[str, ClosedPattern]", *, of: str = ""
 ) -> Iterator[str]:
-    """Yield the patterns whose links are dropped, why, and the setting that admits them."""
-    yield from _lines(f"quarantined{of}", quarantined, "URLs in an hour", "links.per_pattern")
-    setting = "links.near_duplicates"
-    yield from _lines(f"near-duplicates{of}", near_duplicates, "near-duplicate pages", setting)
-    yield from _lines(f"identical{of}", identical, "identical pages", "links.identical_pages")
+    """Yield the patterns whose links are held back, and those with very many URLs, which are not."""
+    yield from _lines(
+        f"held{of}",
+        {
+            pattern: f"more than {count(why.more_than)} pages bring nothing new, such as {why.example}"
+            for pattern, why in closed.items()
+        },
+    )
+    yield from _lines(
+        f"large{of}",
+        {
+            pattern: f"more than {count(why.more_than)} URLs within an hour, such as {why.example};"
+            " all are crawled"
+            for pattern, why in large.items()
+        },
+    )
 
 
-def _lines(label: str, closed: "Mapping[str, ClosedPattern]", what: str, setting: str) -> Iterator[str]:
-    for pattern, why in islice(closed.items(), MAX_PATTERNS):
-        yield (
-            f"{label}: {pattern}: more than {count(why.more_than)} {what}, such as {why.example}; "
-            f"raise {setting} to admit more"
-        )
-    if len(closed) > MAX_PATTERNS:
-        yield f"{label}: {count(len(closed) - MAX_PATTERNS)} more patterns"
+def _lines(label: str, patterns: Mapping[str, str]) -> Iterator[str]:
+    for pattern, why in islice(patterns.items(), MAX_PATTERNS):
+        yield f"{label}: {pattern}: {why}"
+    if len(patterns) > MAX_PATTERNS:
+        yield f"{label}: {count(len(patterns) - MAX_PATTERNS)} more patterns"

@@ -6,7 +6,13 @@ Logs, JSON and the reference have the states themselves; `docs/glossary.md` has 
 from collections.abc import Mapping
 
 AHEAD = {"waiting": ("waiting",), "to retry": ("delayed",), "in progress": ("leased", "parsing")}
-ENDED = {"done": ("done",), "gone": ("gone",), "failed": ("dead",), "skipped": ("filtered",)}
+ENDED = {
+    "done": ("done",),
+    "gone": ("gone",),
+    "failed": ("dead",),
+    "skipped": ("filtered",),
+    "held": ("held",),
+}
 STYLE = {
     "waiting": "cyan",
     "to retry": "yellow",
@@ -15,6 +21,7 @@ STYLE = {
     "gone": "yellow",
     "failed": "red",
     "skipped": "",
+    "held": "yellow",
 }
 
 
@@ -25,7 +32,10 @@ def counts_ahead(counts: Mapping[str, int]) -> dict[str, int]:
 
 def counts_ended(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the requests that have ended, by plain word."""
-    return {word: sum(counts.get(state, 0) for state in states) for word, states in ENDED.items()}
+    ended = {word: sum(counts.get(state, 0) for state in states) for word, states in ENDED.items()}
+    if not ended["held"]:
+        del ended["held"]  # which few crawls have
+    return ended
 
 
 def plain_counts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from shoal.archive.warc import sha1
 from shoal.model.failure import FailureClass
 from shoal.model.generations.page_history import PageHistory, first_check
 from shoal.model.generations.recheck import DueLine, RecheckRules
-from shoal.model.page import Item, PageRecord, PageRef, ParseResult, Response
+from shoal.model.page import Item, PageEvidence, PageRecord, PageRef, ParseResult, Response
 from shoal.model.request import Request, pack
 from shoal.model.scope import Scope
 
@@ -46,10 +46,11 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
     dropped: dict[FailureClass, int] = {}
     withheld: int = 0
     partial: str = ""
-    simhash: int | None = None
+    simhash: int | None = None  # of earlier versions, as is the next one
     text_digest: int | None = None
     discarded: dict[str, int] = {}
     item_times: tuple[tuple[int, int], ...] = ()  # first seen, changed at; of each item
+    evidence: PageEvidence | None = None
 
     @classmethod
     def of(
@@ -75,10 +76,11 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
             dict(result.dropped),
             result.withheld,
             result.partial,
-            result.simhash,
-            result.text_digest,
+            None,
+            None,
             dict(result.discarded),
             times,
+            result.evidence,
         )
 
     def parse_result(self, repeats: int) -> ParseResult:
@@ -90,9 +92,8 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
             repeats=repeats,
             rejected=self.rejected,
             withheld=self.withheld,
-            simhash=self.simhash,
+            evidence=self.evidence,
             partial=self.partial,
-            text_digest=self.text_digest,
             discarded=self.discarded,
             all_links=self.all_links,
         )
@@ -212,7 +213,7 @@ class ParseIdentity:
         self.line = line
         self.item_times = item_times  # whether items get them as fields
         alike = msgspec.structs.replace(
-            scope, watched_patterns=frozenset(), name_skipped=False, explain=False, all_links=False
+            scope, watched_shapes=frozenset(), name_skipped=False, explain=False, all_links=False
         )
         hosts = sorted(alike.hosts or ())
         text = repr((code, hosts, msgspec.structs.replace(alike, hosts=None)))

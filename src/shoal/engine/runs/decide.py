@@ -245,6 +245,9 @@ def _state(stored: CrawlFacts, typed: CommandFacts) -> str:
 def _ways(options: str, stored: CrawlFacts, known: CommandFacts | None, typed: CommandFacts) -> Iterator[str]:
     if stored.open:
         yield "a larger --max-pages   (continues)"
+    if stored.held:
+        which = options.removeprefix("--crawl ")
+        yield f"shoal release {which}   (queues {stored.held:,} URLs that are held back)"
     if stored.dead:
         yield f"shoal dlq replay {options}   (tries again what was given up)"
     if known is not None and known.version != typed.version:

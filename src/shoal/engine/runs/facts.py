@@ -90,6 +90,7 @@ class CrawlFacts:
     done: int = 0
     gone: int = 0
     filtered: int = 0
+    held: int = 0  # of them, those that can be released
     dead: int = 0
     dead_parse: int = 0  # pages that the spider failed on
     dead_start: int = 0  # start URLs among them
@@ -188,6 +189,7 @@ async def read_facts(reader: FactsReader, crawl: str, *, live: bool = False) -> 
         done=counts.done,
         gone=counts.gone,
         filtered=counts.filtered,
+        held=counts.held,
         dead=counts.dead,
         dead_parse=counts.pages - counts.done,
         dead_start=start,

@@ -58,7 +58,9 @@ class LinkRules(Protocol):
 
 
 class TrapFilter(Protocol):
-    def filter_links(self, links: tuple[Link, ...], result: ParseResult, url: str) -> tuple[Link, ...]: ...
+    def filter_links(
+        self, links: tuple[Link, ...], result: ParseResult, request: Request
+    ) -> tuple[Link, ...]: ...
 
 
 @dataclass(slots=True)
@@ -138,7 +140,7 @@ class Reopener(msgspec.Struct, frozen=True):
                 links = self.scope.links_of(result.requests, found_on=page.fingerprint, page=request)
             except Rejected:
                 return found
-            found += self.traps.filter_links(links, result, request.url)
+            found += self.traps.filter_links(links, result, request)
         return found
 
 

@@ -1,1 +1,1 @@
-"""Links that lead into a trap: endless patterns, near-duplicate and identical pages; counted and dropped."""
+"""Links that lead into a trap: patterns whose pages bring nothing new are closed, and their links held."""

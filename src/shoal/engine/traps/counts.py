@@ -13,8 +13,7 @@ import msgspec
 from shoal.engine.traps.heavy_hitters import HeavyHitters
 from shoal.model import crawl_totals
 from shoal.model.limits import LinkLimits
-from shoal.model.traps.simhash import SAMPLE as SIMHASH_SAMPLE
-from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
+from shoal.model.traps.page_evidence import SAMPLE
 
 SPAN_S = 3600.0  # URLs are counted per hour
 URL_SAMPLE = 64  # one link in this many is counted, for that many
@@ -27,9 +26,10 @@ class TrapCounts(msgspec.Struct):
     """What a process has counted, as it is stored."""
 
     urls: dict[str, int] = {}  # new URLs by pattern, within the last hour
-    alike: dict[str, int] = {}  # near-duplicate pages by pattern
-    identical: dict[str, int] = {}  # pages with the same text, by shape and text
-    shapes: dict[str, int] = {}  # pages by shape
+    nothing_new: dict[str, int] = {}  # scores by shape (novelty.py), as are the next two
+    repeated: dict[str, int] = {}
+    doubts: dict[str, int] = {}
+    held: dict[str, int] = {}  # links that were kept, by closed shape
     at: float = 0.0  # epoch seconds
 
     @classmethod
@@ -57,6 +57,14 @@ class SharedCounts:
     def add(self, name: str, weight: int = 1) -> int:
         """Count `name` and return its count so far, in all processes."""
         return self._own.add(name, weight) + self._others.get(name, 0)
+
+    def raise_by(self, name: str, weight: int) -> int:
+        """Raise a score and return it."""
+        return self.add(name, weight)
+
+    def lower_by(self, name: str, weight: int) -> None:
+        """Lower a score of this process, down to 0."""
+        self._own.lower(name, weight)
 
     def get(self, name: str) -> int:
         return self._own.get(name) + self._others.get(name, 0)
@@ -94,9 +102,10 @@ class TrapCounters:
         self._clock = clock
         self._since = clock()
         self.urls = SharedCounts()
-        self.alike = SharedCounts()
-        self.identical = SharedCounts()
-        self.shapes = SharedCounts()
+        self.nothing_new = SharedCounts()
+        self.repeated = SharedCounts()
+        self.doubts = SharedCounts()
+        self.held = SharedCounts()
 
     def count_url(self, pattern: str, weight: int) -> int:
         """Count new URLs of a pattern; return how many there were within the hour."""
@@ -109,9 +118,10 @@ class TrapCounters:
     def dump(self) -> bytes:
         return TrapCounts(
             self.urls.largest(URL_SAMPLE),
-            self.alike.largest(SIMHASH_SAMPLE),
-            self.identical.largest(TEXT_SAMPLE),
-            self.shapes.largest(TEXT_SAMPLE),
+            self.nothing_new.largest(SAMPLE),
+            self.repeated.largest(SAMPLE),
+            self.doubts.largest(SAMPLE),
+            self.held.largest(0),
             self._since,
         ).dump()
 
@@ -121,18 +131,20 @@ class TrapCounters:
         if 0 <= self._clock() - counts.at < SPAN_S:
             self._since = counts.at
             self.urls.restore(counts.urls)
-        self.alike.restore(counts.alike)
-        self.identical.restore(counts.identical)
-        self.shapes.restore(counts.shapes)
+        self.nothing_new.restore(counts.nothing_new)
+        self.repeated.restore(counts.repeated)
+        self.doubts.restore(counts.doubts)
+        self.held.restore(counts.held)
 
     def set_others(self, stored: Iterable[bytes]) -> None:
         """Take in what other workers have stored."""
         parts = [TrapCounts.load(one) for one in stored]
         now = self._clock()
         self.urls.set_others(part.urls for part in parts if now - part.at < SPAN_S)
-        self.alike.set_others(part.alike for part in parts)
-        self.identical.set_others(part.identical for part in parts)
-        self.shapes.set_others(part.shapes for part in parts)
+        self.nothing_new.set_others(part.nothing_new for part in parts)
+        self.repeated.set_others(part.repeated for part in parts)
+        self.doubts.set_others(part.doubts for part in parts)
+        self.held.set_others(part.held for part in parts)
 
 
 def share_traps(
@@ -148,11 +160,8 @@ def share_traps(
                 others = crawl_totals.CrawlTotals.load(value)
             except msgspec.DecodeError:
                 continue  # `shoal status` reports it
-            others.reopen(
-                per_pattern=limits.per_pattern,
-                near_duplicates=limits.near_duplicates,
-                identical_pages=limits.identical_pages,
-            )
             totals.close(others)
+    released = crawl_totals.load_released(values.get(crawl_totals.RELEASED))
+    totals.reopen(per_pattern=limits.per_pattern, nothing_new=limits.nothing_new, released=released)
     parts = [value for key, value in values.items() if key.startswith(PART) and key != counters.key]
     counters.set_others(parts)

@@ -22,6 +22,12 @@ class HeavyHitters:
         count = self._counts[name] = self._counts.get(name, 0) + weight
         return count
 
+    def lower(self, name: str, weight: int) -> None:
+        """Take `weight` from the count of `name`, down to 0."""
+        left = self._counts.pop(name, 0) - weight
+        if left > 0:
+            self._counts[name] = left
+
     def get(self, name: str) -> int:
         """Return the count of `name` so far."""
         return self._counts.get(name, 0)

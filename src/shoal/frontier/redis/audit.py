@@ -33,7 +33,7 @@ from shoal.frontier.redis.records import (
 from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.frontier.redis.seen import bucket_of, seen_hash
 from shoal.frontier.redis.spill import IN_SERVER
-from shoal.frontier.results import STATES, Audit
+from shoal.frontier.results import STORED_STATES, Audit, shown_states
 from shoal.frontier.rules import place_in_line
 from shoal.model.request import trace_id
 from shoal.redis_client import RedisClient
@@ -74,9 +74,10 @@ class ShardRecount:
 async def audit(store: RedisClient, crawl: int) -> Audit:
     """Recount one crawl, and find lanes that would never be served."""
     recount = ShardRecount()
-    seen = Seen()
+    seen, held = Seen(), 0
     for tag in store.tags():
         seen += await _ShardAudit(store, tag, crawl, recount).run()
+        held += int(await store.do(tag, "HLEN", keys.held(tag, crawl)))
     recorded, found = recount.recorded, recount.found
     # A request that ended without a dead letter leaves only a number; the sum shows whether any is missing.
     for ended in ("done", "gone", "filtered"):
@@ -86,7 +87,7 @@ async def audit(store: RedisClient, crawl: int) -> Audit:
     recount.compare(
         "waiting or delayed", recorded["waiting"] + recorded["delayed"], found["waiting"] + found["delayed"]
     )
-    for state in STATES[2:]:
+    for state in STORED_STATES[2:]:
         recount.compare(state, recorded[state], found[state])
     for pool in sorted({name for name in (*recorded, *found) if name.startswith("pool.")}):
         recount.compare(f"waiting or delayed in {pool}", recorded[pool], found[pool])
@@ -94,13 +95,16 @@ async def audit(store: RedisClient, crawl: int) -> Audit:
     for what in ("dead", "filtered"):
         by_class = sum(count for name, count in recorded.items() if name.startswith(f"{what}."))
         recount.compare(f"{what} by class", recorded[what], by_class)
-    missing = max(recorded["accepted"], seen.members) - sum(found[state] for state in STATES) - seen.lost
+    recount.compare("held", recorded["filtered.held"], held)
+    in_states = sum(found[state] for state in STORED_STATES)
+    missing = max(recorded["accepted"], seen.members) - in_states - seen.lost
     if missing < 0:
         recount.problem(f"{-missing} requests more than were accepted: they are in two states")
     lost = seen.lost + max(missing, 0)
     if lost:
         recount.problem(f"{lost} requests are lost: they were accepted, and are in no state")
-    return Audit({state: found[state] for state in STATES}, recount.problems, lost)
+    shown = shown_states({state: found[state] for state in STORED_STATES}, held=held)
+    return Audit(shown, recount.problems, lost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from shoal.frontier.redis.shard_picker import ShardPicker
 from shoal.frontier.redis.spill import LaneName, Spilling
 from shoal.frontier.results import Added, Committed, Unparsed
 from shoal.model.errors import Misconfigured
+from shoal.model.failure import FailureClass
 from shoal.model.generations.page_history import is_done
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.pace import ADDRESS_MARK, DelayEstimate, TurnAnswer, TurnRequest
@@ -89,13 +90,15 @@ class RedisFrontier:
         number = self.client.opened_number(crawl)
         return await self._add(self._scripts.add, [(number, link) for link in links])
 
-    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
-        """Queue the links again whose requests robots.txt had filtered; return how many."""
+    async def readmit(
+        self, crawl: str, links: Sequence[Link], rule: FailureClass = FailureClass.ROBOTS
+    ) -> int:
+        """Queue the links again whose requests a rule had filtered; return how many."""
         number, readmitted = self.client.opened_number(crawl), 0
         unique = {link.fingerprint: link for link in links}
         for tag, several in by_shard(self._store, unique.values(), lambda link: link.host).items():
             for chunk in chunks(several, MAX_LINKS):
-                arguments: list[ScriptArgument] = [number, packing.pack_readmitted(chunk)]
+                arguments: list[ScriptArgument] = [number, rule.value, packing.pack_readmitted(chunk)]
                 readmitted += await self._store.run(self._scripts.readmit, tag, arguments, replicated=True)
         self._pickers.wake_all({crawl})
         return readmitted

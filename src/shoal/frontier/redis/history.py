@@ -8,6 +8,8 @@ its page.
 
 from collections.abc import AsyncIterator, Collection, Sequence
 
+import msgspec
+
 from shoal.frontier.redis import keys
 from shoal.frontier.redis.dead_letters import letters_in
 from shoal.frontier.redis.records import (
@@ -25,7 +27,8 @@ from shoal.frontier.redis.scan import BATCH, ShardScan
 from shoal.frontier.redis.scripts import Scripts
 from shoal.frontier.redis.seen import seen_hash
 from shoal.frontier.results import ListedRequest, RequestHistory
-from shoal.model.request import unpack_stored
+from shoal.model.failure import FailureClass
+from shoal.model.request import Link, unpack_stored
 from shoal.redis_client import RedisClient, ScriptArgument
 
 FP_AT = 12  # bytes of an ENTRY before the fingerprint
@@ -166,6 +169,7 @@ class RequestListing:
             ("leased", self._leased),
             ("parsing", self._parsing),
             ("dead", self._dead),
+            ("held", self._held),
         )
         for state, part in parts:
             if state in states:
@@ -230,6 +234,24 @@ class RequestListing:
                 rule=letter.kind.value,
                 reason=letter.reason,
             )
+
+    async def held(self) -> AsyncIterator[Link]:
+        """Yield the requests that are held back."""
+        for tag in self._store.tags():
+            async for record in self._held_records(tag):
+                entry = record.entry
+                yield Link(entry.fingerprint, record.host, entry.priority, record.pool, entry.packed)
+
+    async def _held(self, tag: str) -> AsyncIterator[ListedRequest]:
+        async for record in self._held_records(tag):
+            yield msgspec.structs.replace(_queued("held", record), rule=FailureClass.HELD.value)
+
+    async def _held_records(self, tag: str) -> AsyncIterator[StoredRecord]:
+        async for _, packed in ShardScan(self._store, tag).hash(keys.held(tag, self._number)):
+            try:
+                yield unpack_record(packed)
+            except UNREADABLE:
+                continue
 
 
 def _queued(state: str, record: StoredRecord, *, at: float | None = None, status: int = 0) -> ListedRequest:

@@ -55,6 +55,7 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
     T:dz:C         zset    >d ordinal and fp -> when it died
 
     T:rd:C         hash    fp -> nothing: requests that robots.txt disallowed (readmit.lua)
+    T:hd:C         hash    fp -> RECORD: requests that are held back, for a release (readmit.lua)
     T:hy:C         hash    fp -> how the request ended, for the next generations (`page_history.py`)
     T:s:C:<n>      set     fingerprints that a crawl has seen, in buckets (seen.lua)
     T:so:C         set     names of buckets of the seen-set that were too large to be split
@@ -152,6 +153,10 @@ def parsing(tag: str, crawl: int) -> str:
 
 def dead_letters(tag: str, crawl: int) -> str:
     return f"{tag}:d:{crawl}"
+
+
+def held(tag: str, crawl: int) -> str:
+    return f"{tag}:hd:{crawl}"
 
 
 def dead_letter_dates(tag: str, crawl: int) -> str:

@@ -29,6 +29,7 @@ from shoal.frontier.results import (
 from shoal.model.crawl_totals import BEGAN
 from shoal.model.failure import FailureClass
 from shoal.model.page import PageRecord
+from shoal.model.request import Link
 from shoal.redis_client import ScriptFault
 from shoal.redis_client.fan_out import fan_out
 
@@ -185,6 +186,11 @@ class RedisReader:
         """Yield the requests in these states; none that are done, gone or filtered, and none that spilled."""
         async for listed in RequestListing(self._store, crawl, await self.number(crawl)).run(states):
             yield listed
+
+    async def held(self, crawl: str) -> AsyncIterator[Link]:
+        """Yield the requests that are held back."""
+        async for link in RequestListing(self._store, crawl, await self.number(crawl)).held():
+            yield link
 
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
         """Yield the pages that are not done: those yet to be parsed, and those of dead letters.

@@ -46,13 +46,19 @@ def admit(
 
 
 def readmit(
-    state: FrontierState, crawl: CrawlState, links: Iterable[Link], changes: Changes, now: float
+    state: FrontierState,
+    crawl: CrawlState,
+    links: Iterable[Link],
+    changes: Changes,
+    now: float,
+    *,
+    rule: FailureClass,
 ) -> int:
-    """Queue the links whose requests robots.txt had filtered; return how many."""
+    """Queue the links whose requests a rule had filtered; return how many."""
     wanted = {link.fingerprint: link for link in links}
     found = state.database.execute(
         "SELECT number, fp FROM ended WHERE crawl = ? AND state = 'filtered' AND rule = ? ORDER BY number",
-        (crawl.id, FailureClass.ROBOTS.value),
+        (crawl.id, rule.value),
     )
     chosen = [(number, wanted[fp]) for number, fp in found if fp in wanted]
     if not chosen:
@@ -64,7 +70,7 @@ def readmit(
         changes.added.append((id, lane.id, link.fingerprint, link.priority, link.packed))
         changes.readmitted.append((number,))
         state.scheduler.push(lane, band(link.priority, 0), id, now)
-        crawl.counts.readmit(FailureClass.ROBOTS)
+        crawl.counts.readmit(rule)
         crawl.counts.waiting += 1
     changes.crawls.add(crawl)
     changes.sweep = True  # rows that are yet to be deleted have ids of the same range

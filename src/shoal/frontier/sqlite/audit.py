@@ -5,7 +5,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from shoal.frontier.results import STATES, Audit
+from shoal.frontier.results import STORED_STATES, Audit, shown_states
 from shoal.frontier.sqlite.changes import spent_ids
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
 from shoal.frontier.sqlite.packing import unpack_ints
@@ -53,13 +53,14 @@ def audit(database: sqlite3.Connection, crawl_id: int, now: float) -> Audit:
     _compare(
         problems, "waiting or delayed", counts.waiting + counts.delayed, found["waiting"] + found["delayed"]
     )
-    for state in STATES[2:]:
+    for state in STORED_STATES[2:]:
         _compare(problems, state, getattr(counts, state), found[state])
     for counted, what in ((counts.dead_by_class, "dead"), (counts.filtered_by_rule, "filtered")):
         present = {name.partition(" ")[2] for name in classes if name.startswith(f"{what} ")}
         for name in counted.keys() | present:
             _compare(problems, f"{what} as {name}", counted.get(name, 0), classes[f"{what} {name}"])
-    return Audit({state: found[state] for state in STATES}, problems.lines, lost_number)
+    shown = shown_states({state: found[state] for state in STORED_STATES}, held=classes["filtered held"])
+    return Audit(shown, problems.lines, lost_number)
 
 
 def _explain(problems: "_Problems", seen: SeenSet, places: Iterable[tuple[str, str, int]]) -> list[int]:

@@ -51,8 +51,9 @@ _PAGE = """
       history)
     VALUES (?, ?, 'done', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _END = """
-    INSERT INTO ended(crawl, fp, state, ended_at, status, rule, reason, elapsed, found_on, url)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    INSERT INTO ended(crawl, fp, state, ended_at, status, rule, reason, elapsed, found_on, url,
+      request)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 ATTEMPT = "INSERT INTO attempt(crawl, fp, at, elapsed, status, kind, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _REVIVE = """
     INSERT INTO request(id, lane, fp, priority, request)

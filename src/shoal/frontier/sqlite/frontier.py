@@ -25,6 +25,7 @@ from shoal.frontier.sqlite.repair import repair
 from shoal.frontier.sqlite.settle import acknowledge, find_held, give_up_unreadable_page, settle
 from shoal.frontier.sqlite.state import FrontierState, ParsingPage
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.failure import FailureClass
 from shoal.model.outcome import Acknowledgement, Grant, Lease, Settlement
 from shoal.model.request import Link, unpack
 from shoal.sqlite_database import (
@@ -43,6 +44,7 @@ MIGRATIONS = (
     "ended_urls.sql",
     "generations.sql",
     "dead_by_date.sql",
+    "held.sql",
 )  # each leads to the next version
 
 
@@ -117,11 +119,13 @@ class SqliteFrontier:
         with self._owner.changing() as changes:
             return Added(*admit(self._state, into, links, changes, self._owner.now()))
 
-    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
-        """Queue the links again whose requests robots.txt had filtered; return how many."""
+    async def readmit(
+        self, crawl: str, links: Sequence[Link], rule: FailureClass = FailureClass.ROBOTS
+    ) -> int:
+        """Queue the links again whose requests a rule had filtered; return how many."""
         into = self._state.crawl(crawl)
         with self._owner.changing() as changes:
-            return readmit(self._state, into, links, changes, self._owner.now())
+            return readmit(self._state, into, links, changes, self._owner.now(), rule=rule)
 
     async def lease(
         self,

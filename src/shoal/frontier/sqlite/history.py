@@ -19,7 +19,7 @@ from shoal.model.errors import Rejected
 from shoal.model.failure import FailureClass, split_text
 from shoal.model.generations.page_history import PageFate, PageHistory, is_done, pack_history
 from shoal.model.page import PageRecord, PageRef
-from shoal.model.request import Request, unpack_stored
+from shoal.model.request import Link, Request, unpack_stored
 from shoal.model.url import host_key
 
 
@@ -144,9 +144,11 @@ Rows = Callable[[str, tuple[object, ...]], Sequence[Any]]
 
 CHUNK_ROWS = 256
 QUEUED = frozenset({"waiting", "delayed", "leased"})
-ENDED = ("gone", "filtered")
+ENDED = ("gone", "filtered", "held")
 _ENDED = (
-    "SELECT number, fp, state, ended_at, status, rule, reason, url FROM ended WHERE number > ? AND crawl = ?"
+    "SELECT number, fp, shown, ended_at, status, rule, reason, url FROM"
+    " (SELECT *, CASE WHEN rule = 'held' THEN rule ELSE state END AS shown FROM ended)"
+    " WHERE number > ? AND crawl = ?"
 )
 
 
@@ -163,6 +165,18 @@ def list_requests(
         yield from _dead(rows, crawl)
     if ended := [state for state in ENDED if state in wanted]:
         yield from _ended(rows, crawl, ended)
+
+
+def list_held(rows: Rows, crawl: int) -> Iterator[Link]:
+    """Yield the requests of a crawl that are held back."""
+    query = (
+        "SELECT number, fp, request FROM ended WHERE number > ? AND crawl = ? AND state = 'filtered'"
+        " AND rule = 'held' AND request IS NOT NULL ORDER BY number LIMIT ?"
+    )
+    for _, fp, packed in _in_chunks(rows, query, 0, crawl):
+        request = unpack_stored(packed)
+        if request.url:
+            yield Link(fp, host_key(request.url), request.priority, request.pool, packed)
 
 
 def _in_chunks(rows: Rows, query: str, first: int, *params: object) -> Iterator[Any]:
@@ -213,7 +227,7 @@ def _dead(rows: Rows, crawl: int) -> Iterator[ListedRequest]:
 
 def _ended(rows: Rows, crawl: int, states: Sequence[str]) -> Iterator[ListedRequest]:
     marks = ", ".join("?" * len(states))
-    query = f"{_ENDED} AND state IN ({marks}) ORDER BY number LIMIT ?"
+    query = f"{_ENDED} AND shown IN ({marks}) ORDER BY number LIMIT ?"
     for _, fp, state, at, status, rule, reason, url in _in_chunks(rows, query, 0, crawl, *states):
         yield ListedRequest(
             fingerprint=fp,

@@ -33,6 +33,7 @@ from shoal.frontier.sqlite.history import (
     find_done,
     find_history,
     histories,
+    list_held,
     list_requests,
 )
 from shoal.frontier.sqlite.leases import promote
@@ -46,7 +47,7 @@ from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import FailureClass, split_text
 from shoal.model.page import PageRecord, PageRef
 from shoal.model.quarantine import QuarantinedEntry
-from shoal.model.request import unpack
+from shoal.model.request import Link, unpack
 from shoal.sqlite_database import translated
 
 log = logging.getLogger(__name__)
@@ -204,6 +205,13 @@ class SqliteReader:
                 yield listed
                 if number % _CHUNK_ROWS == 0:
                     await asyncio.sleep(0)  # the owner may be this process
+
+    async def held(self, crawl: str) -> AsyncIterator[Link]:
+        """Yield the requests that are held back."""
+        id = self.crawl_id(crawl)
+        with translated(self._path):
+            for link in list_held(self._rows, id):
+                yield link
 
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:
         """Yield fingerprint and record of every page that the crawl has in the archive."""

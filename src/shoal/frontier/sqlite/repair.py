@@ -11,7 +11,7 @@ from collections import Counter
 
 import msgspec
 
-from shoal.frontier.results import STATES, Counts
+from shoal.frontier.results import STORED_STATES, Counts
 from shoal.frontier.sqlite.audit import OPEN_TABLES, places
 from shoal.frontier.sqlite.changes import spent_ids, sweep
 from shoal.frontier.sqlite.load import decode_counts, id_range, seen_log
@@ -153,10 +153,10 @@ def _recount(database: sqlite3.Connection, crawl_id: int, now: float, counts: Co
     return msgspec.structs.replace(
         counts,
         accepted=accepted,
-        lost=accepted - sum(found[state] for state in STATES),
+        lost=accepted - sum(found[state] for state in STORED_STATES),
         dead_by_class=_by_class(classes, "dead"),
         filtered_by_rule=_by_class(classes, "filtered"),
-        **{state: found[state] for state in STATES},
+        **{state: found[state] for state in STORED_STATES},
     )
 
 

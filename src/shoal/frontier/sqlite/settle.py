@@ -253,8 +253,10 @@ def first_leased(held: HeldLease) -> float:
 
 def _ended_row(settlement: Settlement, fp: int, crawl: int, *facts: object) -> tuple[object, ...]:
     """Return the row of a request that ended without a page: state, instant, status, rule and reason."""
-    request = settlement.lease.request
-    return (crawl, fp, *facts, settlement.elapsed, request.found_on, request.url)
+    request, outcome = settlement.lease.request, settlement.outcome
+    held = isinstance(outcome, Filtered) and outcome.rule is FailureClass.HELD
+    released = pack(request) if held else None
+    return (crawl, fp, *facts, settlement.elapsed, request.found_on, request.url, released)
 
 
 def _page_row(crawl: CrawlState, fp: int, page: PageRecord, now: float) -> tuple[object, ...]:

@@ -63,6 +63,21 @@ class ChangedLetters(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class ReleaseChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to release; by default everything that a crawl holds back."""
+
+    pattern: str = ""
+
+
+class ReleasedCrawl(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits again, and is not held back any more."""
+
+    crawl: str
+    patterns: list[str]
+    released: int  # requests that wait again
+    counted: int  # links that were counted and not kept: released pages lead to them again
+
+
 class DeletedCrawl(msgspec.Struct, frozen=True, kw_only=True):
     """What was removed; outputs and archived pages stay."""
 

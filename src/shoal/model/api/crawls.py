@@ -59,9 +59,8 @@ class CrawlInfo(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
     retries: int = 0
     dropped_items: dict[str, int] = {}
-    quarantined: list[Pattern] = []
-    near_duplicates: list[Pattern] = []
-    identical_pages: list[Pattern] = []
+    large_patterns: list[Pattern] = []
+    closed_patterns: list[Pattern] = []
     spending: Spent | None = None
     mistaken_links: float = 0.0
     unreadable: list[UnreadableInfo] = []

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from shoal.model.api.crawls import CrawlName, Cursor, Limit
 
-UrlState = Literal["waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered"]
+UrlState = Literal["waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered", "held"]
 
 
 class UrlInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"kind": "class"}):

@@ -97,11 +97,11 @@ _LINKS = {
     "repeated_segments": Range(1, 65_536),
     "per_page": Range(1, 10_000_000),
     "again": Range(0, 1_000_000),
-    "identical_pages": Range(0, _MANY),
+    "nothing_new": Range(0, _MANY),
+    "held": Range(0, 10_000_000),
     "per_site": Range(0, _MANY),
     "bytes_per_page": Range(1, _GIB),
     "per_pattern": Range(0, _MANY),
-    "near_duplicates": Range(0, _MANY),
     "per_host": Range(0, _MANY),
 }
 _PARSE = {

@@ -5,6 +5,8 @@ Shapes are coarser: ids in the path are equal as well, and so are all hosts of a
 
 import re
 
+from shoal.model.url import host_key, site_of
+
 _digits = re.compile(r"\d+").sub
 _values = re.compile(r"=[^&]*").sub
 _matrix_values = re.compile(r"=[^;/]*").sub
@@ -28,6 +30,11 @@ def shape_of(url: str, site: str) -> str:
     path = _matrix_values("=", address.split("/", 3)[3])
     names = f"?{_values('', query)}" if query else ""
     return f"{site}/{'/'.join([_kind(segment) for segment in path.split('/')])}{names}"
+
+
+def shape_of_url(url: str) -> str:
+    """Return the shape of a canonical URL, within its site."""
+    return shape_of(url, site_of(host_key(url)))
 
 
 def _kind(segment: str) -> str:

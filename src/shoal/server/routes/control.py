@@ -11,6 +11,8 @@ from shoal.model.api.control import (
     DeletedCrawl,
     HostChange,
     PausedCrawls,
+    ReleaseChoice,
+    ReleasedCrawl,
     RobotsRefreshed,
 )
 from shoal.model.api.crawls import Nothing, OneCrawl
@@ -36,6 +38,7 @@ from shoal.services.control.delete import delete_json, open_deletion
 from shoal.services.control.hosts import ClearHost, SetHost, refresh_robots, set_host
 from shoal.services.control.levels import reset_level, set_level
 from shoal.services.control.pause import pause_crawls
+from shoal.services.control.release import release
 from shoal.services.proxies import exit_json, rest_exit
 from shoal.services.remote import seeds
 from shoal.services.store_address import public_address
@@ -61,6 +64,13 @@ async def pause_crawl(server: ApiServer, params: OneCrawl) -> PausedCrawls:
 async def resume_crawl(server: ApiServer, params: OneCrawl) -> PausedCrawls:
     """End the pause of a crawl."""
     return PausedCrawls(crawls=await pause_crawls(server.dsn, params.crawl, paused=False), paused=False)
+
+
+async def release_crawl(server: ApiServer, params: OneCrawl, body: ReleaseChoice) -> ReleasedCrawl:
+    """Queue the URLs that a crawl holds back, and hold back no more of their patterns."""
+    return msgspec.convert(
+        await release(server.dsn, params.crawl, body.pattern), ReleasedCrawl, from_attributes=True
+    )
 
 
 async def pause_all_crawls(server: ApiServer, params: Nothing) -> PausedCrawls:

@@ -44,6 +44,7 @@ ROUTES = (
     ApiRoute("DELETE", "/api/v1/crawls/{crawl}", ADMIN, control.delete_crawl),
     ApiRoute("POST", "/api/v1/crawls/{crawl}/pause", OPERATE, control.pause_crawl),
     ApiRoute("POST", "/api/v1/crawls/{crawl}/resume", OPERATE, control.resume_crawl),
+    ApiRoute("POST", "/api/v1/crawls/{crawl}/release", OPERATE, control.release_crawl, cost=5),
     ApiRoute(
         "POST",
         "/api/v1/crawls/{crawl}/seeds",

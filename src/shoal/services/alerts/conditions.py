@@ -3,7 +3,7 @@
 Each yields an alert candidate with the stage, the cause and what to do, in plain words.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from shoal.engine.fetch_log.meter import BUCKETS_S, ERROR, RATE_LIMITED, SUCCESS, FailingHost
 from shoal.frontier.results import HostView
@@ -226,27 +226,36 @@ def _dead_letters(
 
 
 def _traps(window: Window, crawl: CrawlStatus, old: CrawlStatus) -> Iterator[Alert]:
-    """Yield traps that were closed within the window, or that still swallow links."""
-    closed = {**crawl.quarantined, **crawl.near_duplicates, **crawl.identical}
-    known = {**old.quarantined, **old.near_duplicates, **old.identical}
-    new = [pattern for pattern in closed if pattern not in known]
-    dropped = _trapped(crawl) - _trapped(old)
-    if not closed or (not new and dropped <= 0):
+    """Yield patterns that were closed within the window, or still hold back links, and large ones."""
+    new = [pattern for pattern in crawl.closed if pattern not in old.closed]
+    if crawl.closed and (new or _held(crawl) > _held(old)):
+        pattern = new[-1] if new else next(iter(crawl.closed))
+        cause = (
+            f"{crawl.name} holds back the links of {_and_more(pattern, crawl.closed)}: its pages bring"
+            f" nothing new, such as {crawl.closed[pattern].example}"
+        )
+        action = f"if they are real pages, shoal release {crawl.name} queues them"
+        found = len(crawl.closed)
+    elif large := [pattern for pattern in crawl.large if pattern not in old.large]:
+        known = crawl.large[large[-1]]
+        cause = (
+            f"{crawl.name} has found more than {known.more_than:,} URLs of"
+            f" {_and_more(large[-1], crawl.large)} within an hour, such as {known.example}"
+        )
+        action = "they are all crawled; if the site generates them, narrow --follow or pause the crawl"
+        found = len(crawl.large)
+    else:
         return
-    pattern = new[-1] if new else next(iter(closed))
-    more = f" and {plural(len(closed) - 1, 'more pattern')}" if len(closed) > 1 else ""
-    example = closed[pattern].example
-    cause = f"{crawl.name} has closed the trap {pattern}{more}: too many pages alike, such as {example}"
-    action = (
-        "its URLs are skipped; if they are real pages, raise the limit in [links] and run the crawl again"
-    )
-    yield candidate(
-        window, AlertKind.TRAP_CLOSED, crawl.name, cause, action, stage="frontier", value=len(closed)
-    )
+    yield candidate(window, AlertKind.TRAP_CLOSED, crawl.name, cause, action, stage="frontier", value=found)
 
 
-def _trapped(crawl: CrawlStatus) -> int:
-    return crawl.links_filtered_by_rule.get("trap", 0) + crawl.filtered_by_rule.get("trap", 0)
+def _and_more(pattern: str, patterns: Mapping[str, object]) -> str:
+    more = f" and {plural(len(patterns) - 1, 'more pattern')}" if len(patterns) > 1 else ""
+    return f"{pattern}{more}"
+
+
+def _held(crawl: CrawlStatus) -> int:
+    return crawl.counts.get("held", 0) + crawl.links_filtered_by_rule.get("held", 0)
 
 
 def _queue(window: Window, rules: AlertSettings) -> Iterator[Alert]:

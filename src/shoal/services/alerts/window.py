@@ -8,7 +8,7 @@ from shoal.model.alert import Alert, AlertKind, Level
 from shoal.services.alerts.observation import Observation
 from shoal.services.inspect.status import CrawlStatus
 
-ENDED = ("done", "gone", "dead", "filtered")
+ENDED = ("done", "gone", "dead", "filtered", "held")
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -62,4 +62,4 @@ def candidate(
 
 
 def ended(crawl: CrawlStatus) -> int:
-    return sum(crawl.counts[state] for state in ENDED)
+    return sum(crawl.counts.get(state, 0) for state in ENDED)

@@ -18,7 +18,7 @@ from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
 
 MAX_HOSTS = 20_000  # whose pace is read; with more, it is not what limits a fleet
-ENDED = ("done", "gone", "dead", "filtered")
+ENDED = ("done", "gone", "dead", "filtered", "held")
 HTTP = "http"
 
 
@@ -69,7 +69,7 @@ class Observer:
         totals = FlowCounters(
             self._clock(),
             sum(crawl.accepted for crawl in status.crawls),
-            sum(crawl.counts[state] for crawl in status.crawls for state in ENDED),
+            sum(crawl.counts.get(state, 0) for crawl in status.crawls for state in ENDED),
         )
         return StageCounters(status, waiting, queues, totals)
 

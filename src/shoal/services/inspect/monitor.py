@@ -20,7 +20,7 @@ __all__ = ["HostQueue", "Overview", "StoreMonitor", "bottleneck_of", "count_held
 HOSTS_EVERY_S = (1.0, 60.0)  # at least and at most
 HOSTS_SHARE = 0.02  # of the time may be spent on reading hosts: each of them costs the store a lookup
 MAX_HOSTS = 20  # in an overview
-ENDED = ("done", "gone", "dead", "filtered")
+ENDED = ("done", "gone", "dead", "filtered", "held")
 
 
 class QueueReader(Protocol):
@@ -129,7 +129,7 @@ def seconds_left(queue: HostQueue, now: float) -> float:
 
 
 def _ended(crawl: CrawlStatus) -> int:
-    return sum(crawl.counts[state] for state in ENDED)
+    return sum(crawl.counts.get(state, 0) for state in ENDED)
 
 
 @asynccontextmanager

@@ -58,9 +58,8 @@ class CrawlStatus:
     duplicates: int = 0  # links that were already known
     retries: int = 0  # attempts that were followed by another one
     discarded: Mapping[str, int] = field(default_factory=dict)  # items dropped by item hooks, by reason
-    quarantined: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern: too many URLs
-    near_duplicates: Mapping[str, ClosedPattern] = field(default_factory=dict)
-    identical: Mapping[str, ClosedPattern] = field(default_factory=dict)
+    large: Mapping[str, ClosedPattern] = field(default_factory=dict)  # patterns with very many URLs
+    closed: Mapping[str, ClosedPattern] = field(default_factory=dict)  # shapes that bring nothing new
     arguments: Mapping[str, str] = field(default_factory=dict)  # of its spider, those that are not defaults
     paused: bool = False
     unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
@@ -73,7 +72,7 @@ class CrawlStatus:
     @property
     def traps(self) -> int:
         """The number of URL patterns that were closed as traps."""
-        return len(self.quarantined) + len(self.near_duplicates) + len(self.identical)
+        return len(self.closed)
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -227,9 +226,8 @@ async def _read_crawl(store: Store, name: str, spent: Mapping[str, bytes]) -> Cr
         duplicates=counts.duplicate + totals.repeats,
         retries=counts.retries,
         discarded=totals.discarded,
-        quarantined=totals.quarantined,
-        near_duplicates=totals.near_duplicates,
-        identical=totals.identical,
+        large=totals.large,
+        closed=totals.closed,
         arguments=await store.crawls.arguments(name),
         paused=await store.frontier.paused(name),
         lost=counts.lost,

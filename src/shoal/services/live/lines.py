@@ -18,7 +18,13 @@ from shoal.services.proxies import ExitState, exit_json
 
 # The words of `shoal status` for the states of a request; docs/glossary.md has both.
 AHEAD = {"waiting": ("waiting",), "to retry": ("delayed",), "in progress": ("leased", "parsing")}
-ENDED = {"done": ("done",), "gone": ("gone",), "failed": ("dead",), "skipped": ("filtered",)}
+ENDED = {
+    "done": ("done",),
+    "gone": ("gone",),
+    "failed": ("dead",),
+    "skipped": ("filtered",),
+    "held": ("held",),
+}
 _STATES = {"": "usual pace"}
 
 
@@ -150,7 +156,7 @@ def crawl_line(crawl: CrawlStatus, rate: float | None, *, running: bool) -> Craw
         rate=rate,
         left_s=left / rate if rate and left else None,
         dead_by_class=dict(crawl.dead_by_class),
-        traps=len(crawl.quarantined) + len(crawl.near_duplicates) + len(crawl.identical),
+        traps=crawl.traps,
         cost=spending.cost if spending else 0.0,
         budget_share=spending.share if spending else 0.0,
     )
@@ -170,13 +176,13 @@ def plain_totals(status: StoreStatus) -> dict[str, int]:
     """Return the requests of all crawls by plain word."""
     words = {**AHEAD, **ENDED}
     return {
-        word: sum(crawl.counts[state] for crawl in status.crawls for state in states)
+        word: sum(crawl.counts.get(state, 0) for crawl in status.crawls for state in states)
         for word, states in words.items()
     }
 
 
 def _words(counts: Mapping[str, int], words: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    return {word: sum(counts[state] for state in states) for word, states in words.items()}
+    return {word: sum(counts.get(state, 0) for state in states) for word, states in words.items()}
 
 
 def alert_line(alert: Alert) -> AlertLine:

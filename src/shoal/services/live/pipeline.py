@@ -164,17 +164,12 @@ def _all_held(status: StoreStatus) -> bool:
 
 
 def _traps(crawl: CrawlStatus) -> Iterator[StageCause]:
-    for patterns, what in (
-        (crawl.quarantined, "URLs"),
-        (crawl.near_duplicates, "near-duplicate pages"),
-        (crawl.identical, "identical pages"),
-    ):
-        for pattern, why in list(patterns.items())[:3]:
-            text = (
-                f"{crawl.name} follows no more links of the pattern {pattern}: more than"
-                f" {count(why.more_than)} {what}, such as {why.example}"
-            )
-            yield StageCause(stage="frontier", level="notice", kind="trap", about=crawl.name, text=text)
+    for pattern, why in list(crawl.closed.items())[:3]:
+        text = (
+            f"{crawl.name} holds back the links of the pattern {pattern}: more than"
+            f" {count(why.more_than)} pages bring nothing new, such as {why.example}"
+        )
+        yield StageCause(stage="frontier", level="notice", kind="trap", about=crawl.name, text=text)
 
 
 def _left(crawl: CrawlStatus) -> int:
@@ -231,7 +226,7 @@ def _figures(status: StoreStatus, speeds: Speeds) -> Iterator[StageFigures]:
     )
 
 
-_STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered")
+_STATES = ("waiting", "delayed", "leased", "parsing", "done", "gone", "dead", "filtered", "held")
 
 
 def _lag(depth: int, rate: float | None) -> float | None:

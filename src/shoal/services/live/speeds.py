@@ -49,7 +49,7 @@ def attempts_of(crawl: CrawlStatus) -> int:
 
 
 def ended_of(crawl: CrawlStatus) -> int:
-    return sum(crawl.counts[state] for state in ("done", "gone", "dead", "filtered"))
+    return sum(crawl.counts.get(state, 0) for state in ("done", "gone", "dead", "filtered", "held"))
 
 
 def is_due(queues: Sequence[HostQueue] | None, now: float) -> bool:

@@ -7,7 +7,7 @@ line. Only the user who owns the folder can connect: the socket has mode 0600, a
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -74,7 +74,23 @@ class AddSeeds(msgspec.Struct, frozen=True, tag="add_seeds"):
     urls: tuple[str, ...]
 
 
-Command = AddSeeds | ShowHost | SetHostCommand | ClearHostCommand | RefreshRobots | PauseCrawl | NoteReparse
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    """Queue what a crawl holds back of these patterns; without any, all of it."""
+
+    crawl: str
+    patterns: tuple[str, ...]
+
+
+Command = (
+    AddSeeds
+    | Release
+    | ShowHost
+    | SetHostCommand
+    | ClearHostCommand
+    | RefreshRobots
+    | PauseCrawl
+    | NoteReparse
+)
 GuestCommand = Command | Join
 
 
@@ -114,6 +130,8 @@ async def apply(frontier: ChangeableFrontier, command: Command) -> ControlReply:
             key = await frontier.reader.value(crawl, FINGERPRINT_KEY) or b""
             links = [Link.to(Request(url=url), key) for url in urls]
             return ControlReply(added=await changes.add_seeds(crawl, links))
+        case Release(crawl, patterns):
+            return ControlReply(added=await changes.release(crawl, patterns))
         case NoteReparse(crawl, reparse):
             await changes.note_reparse(crawl, reparse)
             return ControlReply()
@@ -248,6 +266,9 @@ class OwnerChanges:
 
     async def note_reparse(self, crawl: str, reparse: Reparse) -> None:
         await send_command(self._folder, NoteReparse(crawl, reparse))
+
+    async def release(self, crawl: str, patterns: Collection[str]) -> int:
+        return (await send_command(self._folder, Release(crawl, tuple(patterns)))).added
 
     @property
     def dead_letters(self) -> FrontierDeadLetters:

@@ -233,7 +233,9 @@ class FolderCrawls:
         return read_arguments(await self._reader.value(crawl, ARGUMENTS))
 
     async def totals(self, crawl: str) -> sums.CrawlTotals:
-        return sums.CrawlTotals.load(await self._reader.value(crawl, sums.KEY))
+        totals = sums.CrawlTotals.load(await self._reader.value(crawl, sums.KEY))
+        totals.release(sums.load_released(await self._reader.value(crawl, sums.RELEASED)))
+        return totals
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
         require_crawl(crawl, await self.names())

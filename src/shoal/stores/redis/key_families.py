@@ -236,6 +236,11 @@ def _fingerprint(field: bytes, value: bytes) -> None:
     records.unpack_fp(field)
 
 
+def _held(field: bytes, value: bytes) -> None:
+    records.unpack_fp(field)
+    _record(value, b"")
+
+
 def fields_of(packed: bytes) -> Mapping[bytes, bytes]:
     """Unpack the fields of a stream entry, as `pack_fields` has packed them."""
     flat = msgspec.msgpack.decode(packed, type=list[bytes])
@@ -312,6 +317,7 @@ FAMILIES = (
     _family("quarantine", "stream", r"quarantine:C", _any),
     _family("d", "hash", r"d:C", _letter),
     _family("rd", "hash", r"rd:C", _fingerprint),
+    _family("hd", "hash", r"hd:C", _held),
     _family("dz", "zset", r"dz:C", _dated),
     _family("hy", "hash", r"hy:C", _history),
     _family("s", "set", r"s:C:\d+(?:/\d+)?", _integer_member),

@@ -259,6 +259,7 @@ class RedisCrawlRecords:
         # Earlier versions counted in the part of each worker; now parts have closed patterns alone.
         totals = sums.total(parts)
         totals.add(await self._reader.totals(crawl))
+        totals.release(sums.load_released(values.get(sums.RELEASED)))
         return totals
 
     async def check(self) -> list[str]:

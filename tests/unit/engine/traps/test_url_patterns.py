@@ -1,4 +1,4 @@
-"""Quarantine: a pattern that brings more URLs than any site has is closed, and nothing else is."""
+"""Large patterns: one that brings very many URLs is named, and nothing is closed."""
 
 import logging
 
@@ -6,7 +6,7 @@ import pytest
 
 from shoal.engine.traps.counts import SPAN_S, TrapCounters
 from shoal.engine.traps.counts import URL_SAMPLE as SAMPLE
-from shoal.engine.traps.url_patterns import PatternQuarantine
+from shoal.engine.traps.url_patterns import LargePatterns
 from shoal.model.crawl_totals import ClosedPattern
 from shoal.model.request import Link, Request
 
@@ -24,46 +24,36 @@ class Clock:
         return self.now
 
 
-def test_a_pattern_that_brings_too_much_is_closed_told_and_alone_in_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    quarantine = PatternQuarantine(MOST)
+def test_a_pattern_with_very_many_urls_is_named_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    large: dict[str, ClosedPattern] = {}
+    patterns = LargePatterns(MOST, large)
     with caplog.at_level(logging.WARNING):
-        quarantine.admitted(links("calendar/{}", 0, 3 * MOST))
+        patterns.count(links("calendar/{}", 0, 3 * MOST))
+        patterns.count(links("calendar/{}/day", 0, MOST // 2))
 
-    assert not quarantine.admitted(links("calendar/{}", 9 * MOST, 100))
-    assert len(quarantine.admitted(links("calendar/{}/day", 0, 100))) == 100
-    assert len(quarantine.admitted(links("calendar/{}", 0, 100, host="b.test"))) == 100
-    [told] = [record for record in caplog.records if record.message == "links.quarantined"]
+    assert list(large) == ["a.test/calendar/0"]
+    [told] = [record for record in caplog.records if record.message == "links.large_pattern"]
     assert vars(told)["pattern"] == "a.test/calendar/0"
     assert vars(told)["example"].startswith("https://a.test/calendar/")
 
 
-def test_what_comes_slowly_enough_is_never_closed() -> None:
-    clock = Clock()
-    quarantine = PatternQuarantine(MOST, counters=TrapCounters(clock=clock))
+def test_what_comes_slowly_enough_is_never_named() -> None:
+    clock, large = Clock(), dict[str, ClosedPattern]()
+    patterns = LargePatterns(MOST, large, TrapCounters(clock=clock))
     for hour in range(5):
         clock.now = hour * (SPAN_S + 1)
-        found = links("p/{}", hour * MOST, MOST // 2)
-        assert quarantine.admitted(found) == found
+        patterns.count(links("p/{}", hour * MOST, MOST // 2))
+    assert not large
 
 
 def test_the_same_urls_over_and_over_are_no_more_than_they_are() -> None:
-    quarantine = PatternQuarantine(MOST)
+    large: dict[str, ClosedPattern] = {}
+    patterns = LargePatterns(MOST, large)
     found = links("p/{}", 0, MOST // 2)
     for _ in range(10):
-        assert quarantine.admitted(found) == found
-
-
-def test_what_an_earlier_run_closed_stays_closed_and_is_kept_for_the_next() -> None:
-    closed = {"a.test/calendar/0": ClosedPattern(MOST, "https://a.test/calendar/1")}
-    quarantine = PatternQuarantine(MOST, closed)
-
-    assert not quarantine.admitted(links("calendar/{}", 0, 10))
-    quarantine.admitted(links("p/{}", 0, 3 * MOST))
-    assert list(closed) == ["a.test/calendar/0", "a.test/p/0"]
+        patterns.count(found)
+    assert not large
 
 
 def test_without_a_limit_nothing_is_looked_at() -> None:
-    broken = [Link(0, "a.test", 5, "http", b"not a request")] * 100
-    assert PatternQuarantine(0).admitted(broken) is broken
+    LargePatterns(0).count([Link(0, "a.test", 5, "http", b"not a request")] * 100)

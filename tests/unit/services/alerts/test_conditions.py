@@ -260,11 +260,12 @@ CASES: list[tuple[tuple[Observation, ...], AlertKind, str, str, str]] = [
         "make room",
     ),
     (
-        (seen(crawl(), at=OLD), seen(crawl(near_duplicates=TRAP))),
+        (seen(crawl(), at=OLD), seen(crawl(closed=TRAP))),
         AlertKind.TRAP_CLOSED,
         "frontier",
-        "shop has closed the trap shop.example/cal/*: too many pages alike, such as https://shop.example/cal/1",
-        "raise the limit in [links]",
+        "shop holds back the links of shop.example/cal/*: its pages bring nothing new, such as"
+        " https://shop.example/cal/1",
+        "shoal release shop queues them",
     ),
     (
         (seen(at=OLD, figures=(figures(at=OLD),)), seen(figures=(figures(internal=2),))),
@@ -327,8 +328,8 @@ QUIET: dict[str, tuple[Observation, ...]] = {
     ),
     "a paused crawl": (seen(crawl(counts={"waiting": 200_000}, paused=True), fleet=fleet(fetch=200_000)),),
     "a trap that was closed before": (
-        seen(crawl(near_duplicates=TRAP), at=OLD),
-        seen(crawl(near_duplicates=TRAP)),
+        seen(crawl(closed=TRAP), at=OLD),
+        seen(crawl(closed=TRAP)),
     ),
     "pages that are parsed and written": (
         seen(

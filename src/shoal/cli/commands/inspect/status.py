@@ -9,7 +9,7 @@ from shoal.cli.views.exits import refusal_text, spending_text
 from shoal.cli.views.format import by_count, by_reason, count, plural, table
 from shoal.cli.views.levels import level_lines
 from shoal.cli.views.traps import pattern_lines
-from shoal.cli.views.words import plain_counts
+from shoal.cli.views.words import AHEAD, ENDED, plain_counts
 from shoal.cli.views.workers import mixed_versions, sandbox_lines, worker_lines
 from shoal.model.printable import printable
 
@@ -68,7 +68,7 @@ def status_lines(status: "StoreStatus", now: float, width: int = 0) -> Iterator[
     if not status.crawls:
         return
     counts = {crawl.name: plain_counts(crawl.counts) for crawl in status.crawls}
-    words = [word for word in counts[status.crawls[0].name] if any(one[word] for one in counts.values())]
+    words = [word for word in (*AHEAD, *ENDED) if any(one.get(word) for one in counts.values())]
     to_write = {
         name: stages["sink"].waiting for name, stages in (status.fleet.stages if status.fleet else {}).items()
     }
@@ -77,7 +77,7 @@ def status_lines(status: "StoreStatus", now: float, width: int = 0) -> Iterator[
         [
             crawl.name,
             count(crawl.accepted),
-            *(count(counts[crawl.name][word]) for word in words),
+            *(count(counts[crawl.name].get(word, 0)) for word in words),
             *(count(to_write[crawl.name]) for _ in last),
         ]
         for crawl in status.crawls
@@ -108,8 +108,7 @@ def status_lines(status: "StoreStatus", now: float, width: int = 0) -> Iterator[
             retries = [plural(crawl.retries, "retry", "retries")] if crawl.retries else []
             links = [plural(crawl.duplicates, "duplicate link")] if crawl.duplicates else []
             yield f"repeated in {crawl.name}: {', '.join(retries + links)}"
-        closed = (crawl.quarantined, crawl.near_duplicates, crawl.identical)
-        yield from pattern_lines(*closed, of=f" in {crawl.name}")
+        yield from pattern_lines(crawl.closed, crawl.large, of=f" in {crawl.name}")
         if crawl.lost:
             yield f"lost in {crawl.name}: {plural(crawl.lost, 'request')}; see shoal verify"
         if crawl.unreadable:

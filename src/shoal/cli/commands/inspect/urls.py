@@ -27,6 +27,7 @@ STATES = {
     "failed": ("dead",),
     "filtered": ("filtered",),
     "skipped": ("filtered",),
+    "held": ("held",),
 }
 WORDS = {
     "delayed": "to retry",
@@ -42,7 +43,7 @@ State = Annotated[
     option(
         "--state",
         "STATE",
-        "waiting, to-retry, in-progress, done, gone, dead, filtered; repeatable.",
+        "waiting, to-retry, in-progress, done, gone, dead, filtered, held; repeatable.",
         default="all",
     ),
 ]
@@ -84,7 +85,7 @@ class UrlOptions:
 def states_of(words: "list[str] | tuple[str, ...]") -> tuple[str, ...]:
     """Return the states that the values of --state name; all of them without any."""
     chosen: dict[str, None] = {}
-    for word in words or ("waiting", "in-progress", "done", "gone", "dead", "filtered"):
+    for word in words or ("waiting", "in-progress", "done", "gone", "dead", "filtered", "held"):
         try:
             chosen.update(dict.fromkeys(STATES[word.lower().replace("_", "-").replace(" ", "-")]))
         except KeyError:

@@ -7,11 +7,11 @@ import * as format from "../format.js";
 import { act, card, confirm, crawlLink, empty, facts, failure, link, loading, pill, table, tile } from "../parts.js";
 import { HistoryCharts } from "./charts.js";
 
-const TONES = { done: "good", gone: "gone", failed: "bad", skipped: "skipped", "in progress": "busy", "to retry": "warn", waiting: "wait" };
+const TONES = { done: "good", gone: "gone", failed: "bad", skipped: "skipped", held: "warn", "in progress": "busy", "to retry": "warn", waiting: "wait" };
 
 export function progress(crawl) {
   const parts = { ...crawl.ended, ...crawl.ahead };
-  const order = ["done", "gone", "skipped", "failed", "in progress", "to retry", "waiting"];
+  const order = ["done", "gone", "skipped", "held", "failed", "in progress", "to retry", "waiting"];
   const total = Math.max(crawl.accepted, 1);
   const text = order.filter((name) => parts[name]).map((name) => `${name} ${format.count(parts[name])}`).join(", ");
   return h("div", { class: "progress", role: "img", "aria-label": text || "no URLs", title: text }, order.filter((name) => parts[name]).map((name) =>
@@ -79,7 +79,7 @@ export function crawlPage({ main, live, rest: name }) {
     const line = live.summary ? live.summary.crawls.find((one) => one.crawl === name) : null;
     const counts = crawl.counts;
     const query = `crawl=${encodeURIComponent(name)}`;
-    const patterns = [["too many URLs", crawl.quarantined], ["near-duplicate pages", crawl.near_duplicates], ["identical pages", crawl.identical_pages]]
+    const patterns = [["nothing new", crawl.closed_patterns], ["very many URLs, all crawled", crawl.large_patterns]]
       .flatMap(([why, found]) => (found || []).map((one) => ({ why, ...one })));
     return render(main,
       h("div", { class: "crawl-head", key: "head" }, line ? pill(line.state) : pill(crawl.paused ? "paused" : "waiting"), line ? progress(line) : null, line ? h("b", { class: "share" }, format.percent(line.share)) : null, h("span", { class: "grow" }),
@@ -93,12 +93,13 @@ export function crawlPage({ main, live, rest: name }) {
         tile("Done", format.short(counts.done), "pages"),
         tile("Gone", format.short(counts.gone), "404, 410"),
         tile("Failed", format.short(counts.dead), "URLs", { tone: counts.dead ? "bad" : "", href: `/ui/dead-letters?${query}` }),
-        tile("Skipped", format.short(counts.filtered), "URLs")),
+        tile("Skipped", format.short(counts.filtered), "URLs"),
+        counts.held ? tile("Held back", format.short(counts.held), "URLs", { tone: "warn" }) : null),
       charts.node,
       h("div", { class: "two", key: "more" },
         card("Failed, by class", bars(crawl.dead_by_class, { empty: "No URL was given up." })),
         card("Links not followed, by rule", bars(crawl.links_filtered_by_rule, { color: "c4", empty: "Every link was in scope." }))),
-      patterns.length ? card("Crawler traps that were closed", { key: "traps" }, table([
+      patterns.length ? card("Patterns: closed, or large", { key: "traps" }, table([
         { name: "URL pattern", cell: (one) => h("code", null, one.pattern), class: "grow-cell" },
         { name: "why", cell: (one) => `more than ${format.count(one.more_than)} ${one.why}` },
         { name: "example", cell: (one) => h("span", { class: "url", title: one.example }, one.example) }], patterns, { label: "Traps" })) : null,

@@ -12,7 +12,7 @@ save_page_removals()
 if #found > 0 or seen_drop(tag, crawl, 64) > 0 then return 1 end
 for _, key in ipairs({
   ':n:', ':tot:', ':b:', ':hc:', ':dl:', ':pg:', ITEMS_KEY, WRITTEN_KEY, WRITER_KEY, PAGE_QUOTA_KEY, SITE_BUDGET_KEY,
-  QUARANTINE_KEY, ':d:', ':rd:',
+  QUARANTINE_KEY, ':d:', ':rd:', ':hd:',
   ':dz:', ':spb:',
 }) do
   call('UNLINK', tag .. key .. crawl)

@@ -71,7 +71,11 @@ local function apply_outcome(outcome, payload, lease, alone, limited)
   elseif outcome == FILTERED then
     count(crawl, 'filtered', 1)
     count(crawl, 'filtered.' .. payload.rule, 1)
-    if payload.rule == 'robots' then push(hash_writes, tag .. ':rd:' .. crawl, sub(lease[ID], 5), '') end
+    local kept = READMITTABLE[payload.rule]
+    if kept then
+      local record = payload.rule == 'held' and pack_record(crawl, name, pool, entry_in(lease)) or ''
+      push(hash_writes, tag .. kept .. crawl, sub(lease[ID], 5), record)
+    end
     return
   end
   local entry, holder = unpack_entry(entry_in(lease)), lease[BATCH].holder

@@ -35,9 +35,11 @@ class GuestFrontier:
         """Accept the links that the crawl has not seen."""
         return await self._owner.call(messages.AddLinksCall(crawl, list(links)), Added)
 
-    async def readmit(self, crawl: str, links: Sequence[Link]) -> int:
-        """Queue the links again whose requests robots.txt had filtered; return how many."""
-        return await self._owner.call(messages.ReadmitLinksCall(crawl, list(links)), int)
+    async def readmit(
+        self, crawl: str, links: Sequence[Link], rule: FailureClass = FailureClass.ROBOTS
+    ) -> int:
+        """Queue the links again whose requests a rule had filtered; return how many."""
+        return await self._owner.call(messages.ReadmitLinksCall(crawl, list(links), rule), int)
 
     # --- leases ----------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ class AddLinksCall(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class ReadmitLinksCall(msgspec.Struct, frozen=True, tag=True, array_like=True):
     crawl: str
     links: list[Link]
+    rule: FailureClass = FailureClass.ROBOTS
 
 
 class TakeLeasesCall(msgspec.Struct, frozen=True, tag=True, array_like=True):

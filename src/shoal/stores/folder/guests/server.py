@@ -201,8 +201,8 @@ class GuestSession:
                 return None
             case messages.AddLinksCall(crawl, links):
                 return await frontier.add(crawl, links)
-            case messages.ReadmitLinksCall(crawl, links):
-                return await frontier.readmit(crawl, links)
+            case messages.ReadmitLinksCall(crawl, links, rule):
+                return await frontier.readmit(crawl, links, rule)
             case messages.TakeLeasesCall(holder, limit, ttl, pools, crawls):
                 chosen = sorted(self._opened) if crawls is None else crawls
                 return await frontier.lease(holder=holder, limit=limit, ttl=ttl, pools=pools, crawls=chosen)

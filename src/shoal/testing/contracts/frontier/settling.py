@@ -60,6 +60,32 @@ class SettlingContract:
         await settle(frontier, again, Filtered(FailureClass.ROBOTS))
         assert await frontier.readmit("c", links) == 1
 
+    async def test_what_is_held_back_is_listed_whole_and_can_be_queued_again(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        links = [link(str(number), priority=7) for number in range(4)]
+        await frontier.add("c", links)
+        one, other, robots, *_ = await take(frontier, 4)
+        for lease in (one, other):
+            await settle(frontier, lease, Filtered(FailureClass.HELD, "nothing new"))
+        await settle(frontier, robots, Filtered(FailureClass.ROBOTS))
+
+        assert (await states(frontier))["held"] == 2
+        assert await states(frontier) == {"leased": 1, "held": 2, "filtered": 1}
+        held = [one async for one in frontier.reader.held("c")]
+        assert {link.fingerprint for link in held} == {one.fingerprint, other.fingerprint}
+        assert [one.state async for one in frontier.reader.requests("c", ["held"])] == ["held", "held"]
+        assert not (await frontier.reader.audit("c")).problems
+
+        assert await frontier.readmit("c", held) == 0, "robots.txt did not filter them"
+        [first] = [link for link in held if link.fingerprint == one.fingerprint]
+        assert await frontier.readmit("c", [first], FailureClass.HELD) == 1
+        assert await frontier.readmit("c", [first], FailureClass.HELD) == 0
+        assert await states(frontier) == {"leased": 1, "waiting": 1, "held": 1, "filtered": 1}
+        [again] = await take(frontier, 4)
+        assert (again.request, again.attempt) == (one.request, 1)
+        assert not (await frontier.reader.audit("c")).problems
+
     @pytest.mark.parametrize(
         ("outcome", "state"),
         [

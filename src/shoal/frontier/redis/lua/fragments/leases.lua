@@ -15,6 +15,9 @@ local HELD_POOL, ENTRY_AT = 11, 12
 
 local batches = {}  -- token -> batch, with the changes of this call
 
+-- The hashes of filtered requests that readmit.lua can requeue, by rule.
+local READMITTABLE = {robots = ':rd:', held = ':hd:'}
+
 local function batch_key(token)
   return tag .. ':l:' .. format('%.0f', token)
 end
