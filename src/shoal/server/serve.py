@@ -32,7 +32,8 @@ from shoal.services.live.past import PastFigures
 from shoal.services.live.sampler import LiveStore
 from shoal.services.live.searches import TraceSearches
 from shoal.services.remote.processes import CrawlProcesses, SubmissionRules
-from shoal.services.schedules.serve import keep_scheduling, launch_rules
+from shoal.services.scheduler import keep_scheduling
+from shoal.services.schedules.serve import launch_rules
 from shoal.services.scraping.scrape import Scraper
 from shoal.services.store_address import public_address
 from shoal.services.webhooks.deliver import WebhookLoop

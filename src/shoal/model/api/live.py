@@ -303,6 +303,7 @@ class AlertLine(msgspec.Struct, frozen=True, kw_only=True):
 class AlertLines(msgspec.Struct, frozen=True, kw_only=True):
     active: list[AlertLine]  # the worst first
     recent: list[AlertLine]  # cleared ones, the latest first
+    unknown: list[AlertLine] = []  # those of a crawl that was stopped: whether they still hold is not known
     evaluated_at: float = 0.0
     by: str = ""  # the process that evaluates them; empty: this server, because no other does
 

@@ -34,6 +34,7 @@ _WORDS = {
 def find_conditions(window: Window, rules: AlertSettings) -> list[Alert]:
     """Return the conditions that hold now."""
     return [
+        *window.now.schedules,
         *find_stalls(window, rules),
         *_hosts(window, rules),
         *_rates(window, rules),

@@ -76,6 +76,11 @@ class CrawlProcesses:
                 for process in list(processes._running.values()):
                     group.create_task(end_command(process), name="crawl.end")
 
+    @property
+    def config(self) -> str:
+        """Return the settings file of every command that this process starts; empty: the usual one."""
+        return self._rules.config
+
     def definition(self, submission: CrawlSubmission, role: Role) -> CrawlDefinition:
         """Return the crawl of a schedule; raise if a URL is not accepted."""
         check_role(submission, role)

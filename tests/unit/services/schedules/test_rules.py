@@ -308,7 +308,7 @@ async def test_schedules_are_added_once_paused_and_removed() -> None:
         await add_schedule(records, schedule("news", cron="0 * * * *"))
     [listed] = await list_schedules(records, START)
     assert listed.next_at == START + 3600
-    await pause_schedule(records, "news", paused=True)
+    await pause_schedule(records, "news", paused=True, now=START)
     [listed] = await list_schedules(records, START)
     assert (listed.schedule.paused, listed.next_at) == (True, None)
     with pytest.raises(Misconfigured, match="no schedule is called 'newz'; did you mean news"):
