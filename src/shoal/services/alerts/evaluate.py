@@ -113,7 +113,7 @@ def clear_all(previous: AlertBook, now: float, *, by: str = "") -> Evaluation:
 
 
 def stop_all(previous: AlertBook, now: float, *, by: str = "") -> AlertBook:
-    """Return the alerts after the process of a folder has ended before its crawl: none is known to be over."""
+    """Return the alerts after the process of a folder has ended before its crawl: none is over."""
     return AlertBook(at=now, by=by, open=tuple(previous.active), recent=previous.recent, stopped=True)
 
 
