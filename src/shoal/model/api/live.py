@@ -54,7 +54,8 @@ class CrawlLine(msgspec.Struct, frozen=True, kw_only=True):
     """One crawl, as a list shows it."""
 
     crawl: str
-    state: str  # "running", "waiting", "paused", "finished", "empty"
+    state: str  # "running", "waiting", "paused", "stopped", "finished", "empty"
+    stopped: str = ""  # why
     accepted: int
     ahead: dict[str, int]  # requests that have not ended, by plain word
     ended: dict[str, int]

@@ -253,7 +253,9 @@ def _trapped(crawl: CrawlStatus) -> int:
 def _queue(window: Window, rules: AlertSettings) -> Iterator[Alert]:
     status = window.now.status
     depth = sum(
-        crawl.counts["waiting"] + crawl.counts["delayed"] for crawl in status.crawls if not crawl.paused
+        crawl.counts["waiting"] + crawl.counts["delayed"]
+        for crawl in status.crawls
+        if not crawl.paused and not crawl.stopped
     )
     if depth <= rules.queue_depth:
         return

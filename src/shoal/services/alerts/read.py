@@ -47,8 +47,8 @@ async def read_alerts(store: Store, rules: AlertSettings | None = None) -> Store
     rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
     observation = await gather(store, StoredHosts(store))
     conditions = find_conditions(Window([observation]), rules)
-    now = apply_conditions(conditions, rules, AlertBook(), observation.at).book
-    return StoreAlerts(now.at, "", now.active, book.recent)
+    found = apply_conditions(conditions, rules, AlertBook(), observation.at).book
+    return StoreAlerts(found.at, "", found.active, book.recent)
 
 
 async def alerts(dsn: str, rules: AlertSettings | None = None) -> StoreAlerts:

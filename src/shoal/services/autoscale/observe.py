@@ -63,7 +63,7 @@ class Observer:
     async def _read(self) -> StageCounters:
         status = await read_status(self._store)
         waiting: Counter[str] = Counter()
-        for crawl in (crawl for crawl in status.crawls if not crawl.paused):
+        for crawl in (crawl for crawl in status.crawls if not crawl.paused and not crawl.stopped):
             waiting += Counter(await self._store.frontier.waiting_by_pool(crawl.name))
         queues = await self._store.frontier.queues(MAX_HOSTS)
         totals = FlowCounters(

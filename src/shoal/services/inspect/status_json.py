@@ -55,6 +55,7 @@ def crawl_json(crawl: CrawlStatus, fleet: FleetStatus | None) -> dict[str, objec
         "near_duplicates": patterns_json(crawl.near_duplicates),
         "identical_pages": patterns_json(crawl.identical),
         "paused": crawl.paused,
+        "stopped": crawl.stopped,
         "spending": None if crawl.spending is None else spending_json(crawl.spending),
         "mistaken_links": crawl.mistaken,
         "unreadable": [*map(entry_json, crawl.unreadable)],

@@ -19,7 +19,7 @@ from shoal.model.api.submission import CrawlSubmission, SubmittedCrawl
 from shoal.model.configuration.crawl_definition import CrawlDefinition, command_arguments
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.settings import Settings
-from shoal.services.child_command import (
+from shoal.services.commands.child_command import (
     CommandResult,
     end_command,
     operator_options,

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from shoal.engine.runs.facts import KEY, CommandFacts
 from shoal.model.errors import Misconfigured
-from shoal.services.child_command import run_command
+from shoal.services.commands.child_command import run_command
 from shoal.services.schedules.launch import command_of
 from shoal.services.schedules.rules import check_new, crawl_of
 from shoal.stores.contract.schedules import RunState, Schedule, ScheduledRun

@@ -71,7 +71,7 @@ def _missed(name: str, state: ScheduleState, now: float) -> Iterator[Alert]:
 
 
 def _last_done(state: ScheduleState) -> float:
-    """Return the tick of the latest run that is done; 0: there is none."""
+    """Return the tick of the latest run that is done; 0: no run is."""
     return max((run.tick for run in state.runs if run.state is RunState.DONE), default=0.0)
 
 

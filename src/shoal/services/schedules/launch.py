@@ -26,11 +26,11 @@ from shoal.model.configuration.output_patterns import is_address
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.sandbox import SandboxMode
 from shoal.model.settings import Settings
-from shoal.services.child_command import end_command, spawn_command, wait_for_end
+from shoal.services.commands.child_command import end_command, spawn_command, wait_for_end
+from shoal.services.commands.seed_query import query_name
 from shoal.services.schedules.remove import discard_empty, remove_run
 from shoal.services.schedules.rules import CLAIM_S, TICK, span_of, stamp_of
 from shoal.services.schedules.scheduler import Started
-from shoal.services.seed_query import query_name
 from shoal.sinks.names import STDOUT, keep_slash
 from shoal.stores.contract.schedules import Overlap, RunState, Schedule, ScheduledRun
 from shoal.stores.contract.store import Store

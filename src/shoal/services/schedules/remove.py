@@ -28,7 +28,7 @@ from shoal.worker.rules import WorkerRules
 
 log = logging.getLogger(__name__)
 
-BESIDE = (".shoal", ".shoal.lock", ".lock")  # endings of what lies beside an output
+BESIDE = (".shoal", ".shoal.lock", ".lock")  # endings of the files beside an output
 
 
 async def remove_run(

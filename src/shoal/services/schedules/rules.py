@@ -90,7 +90,7 @@ def check_new(schedule: Schedule) -> None:
     if schedule.cron and len(schedule.cron.split()) != 5:
         raise Misconfigured(
             f"--cron {schedule.cron!r}: has {len(schedule.cron.split())} fields, and a schedule has five:"
-            f" {FIELDS}. There is none for seconds: --every 30s counts in those"
+            f" {FIELDS}; for seconds, give --every 30s"
         )
     for output in () if schedule.again else schedule.crawl.outputs:
         if TICK not in output and not is_address(output) and output != STDOUT:
@@ -192,8 +192,8 @@ def decide(
                 runs[index] = _claim(run, holder, now)
                 start.append(runs[index])
                 break
-    runs = _trim(runs, schedule.keep)
-    return TickDecision(ScheduleState(cursor=cursor, runs=runs), tuple(start), tuple(cancel))
+    after = ScheduleState(cursor=cursor, runs=_trim(runs, schedule.keep))
+    return TickDecision(after, tuple(start), tuple(cancel))
 
 
 def ended(

@@ -85,7 +85,7 @@ def add_command(
         bool,
         typer.Option(
             "--again/--separate",
-            help="A tick begins a new generation of the crawl NAME, or a crawl NAME-TIME of its own.",
+            help="A tick begins a new generation of the crawl NAME, or starts a separate crawl NAME-TIME.",
         ),
     ] = True,
     keep: Annotated[
@@ -234,12 +234,14 @@ async def _change(
 
 async def _serve(dsn: str, rules: "LaunchRules", *, once: bool) -> int:
     from shoal.cli.process.signals import stop_on_signals
+    from shoal.services.alerts.scheduler import SchedulerAlerts
     from shoal.services.crawl import Stop
-    from shoal.services.scheduler import serve_schedules
+    from shoal.services.schedules.serve import serve_schedules
 
     stop = Stop()
     with stop_on_signals(stop, print_message, resume="shoal schedule run"):
-        await serve_schedules(dsn, stop, rules, once=once)
+        async with SchedulerAlerts.open(rules.settings) as watch:
+            await serve_schedules(rules.settings.store, stop, rules, once=once, watch=watch)
     return 0
 
 

@@ -160,7 +160,7 @@ async def _work(
     from shoal.cli.process.exit_codes import ExitCode
     from shoal.cli.process.signals import resume_command, stop_on_signals
     from shoal.cli.views.output import print_json, print_message
-    from shoal.services.scheduler import run_worker
+    from shoal.services.schedules.beside_worker import run_worker
     from shoal.services.schedules.serve import launch_rules
     from shoal.services.store_address import public_address
     from shoal.services.worker import Stop, crawl_stats_json, open_worker
