@@ -153,6 +153,7 @@ def decide(
     holder: str,
     is_finished: Callable[[str], bool],
     failures: Mapping[str, str] = MappingProxyType({}),
+    claim_s: float = CLAIM_S,
 ) -> TickDecision:
     """Return the next state, and what this scheduler has to do once the store has it.
 
@@ -172,7 +173,7 @@ def decide(
                 run, state=RunState.FAILED if why else RunState.DONE, why=why, at=now
             )
         elif run.state is RunState.STARTING and run.claimed_until <= now:
-            run = _claim(run, holder, now)
+            run = _claim(run, holder, now + claim_s)
             start.append(run)
         runs.append(run)
     cursor = state.cursor
@@ -183,13 +184,13 @@ def decide(
             if run.state is not RunState.SKIPPED:
                 run = _admit(schedule.overlap, run, runs, cancel)
             if run.state is RunState.STARTING:
-                run = _claim(run, holder, now)
+                run = _claim(run, holder, now + claim_s)
                 start.append(run)
             runs.append(run)
     if not any(run.state in OPEN for run in runs):
         for index, run in enumerate(runs):
             if run.state is RunState.QUEUED:
-                runs[index] = _claim(run, holder, now)
+                runs[index] = _claim(run, holder, now + claim_s)
                 start.append(runs[index])
                 break
     after = ScheduleState(cursor=cursor, runs=_trim(runs, schedule.keep))
@@ -246,10 +247,10 @@ def with_removed(state: ScheduleState, tick: float) -> ScheduleState:
     return msgspec.structs.replace(state, runs=runs)
 
 
-def renewed(state: ScheduleState, tick: float, *, holder: str, now: float) -> ScheduleState:
+def renewed(state: ScheduleState, tick: float, *, holder: str, until: float) -> ScheduleState:
     """Return the state with the claim of a run extended, if this scheduler still has it."""
     runs = tuple(
-        _claim(run, holder, now)
+        _claim(run, holder, until)
         if run.tick == tick and run.state is RunState.STARTING and run.holder == holder
         else run
         for run in state.runs
@@ -311,8 +312,8 @@ def _admit(overlap: Overlap, run: ScheduledRun, runs: list[ScheduledRun], cancel
     return msgspec.structs.replace(run, state=RunState.SKIPPED, why=why)
 
 
-def _claim(run: ScheduledRun, holder: str, now: float) -> ScheduledRun:
-    return msgspec.structs.replace(run, state=RunState.STARTING, holder=holder, claimed_until=now + CLAIM_S)
+def _claim(run: ScheduledRun, holder: str, until: float) -> ScheduledRun:
+    return msgspec.structs.replace(run, state=RunState.STARTING, holder=holder, claimed_until=until)
 
 
 def _trim(runs: list[ScheduledRun], keep: int) -> tuple[ScheduledRun, ...]:

@@ -59,11 +59,14 @@ class CrawlScheduler:
         launcher: Launcher,
         *,
         holder: str,
+        claim_s: float = CLAIM_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`claim_s`: after which another scheduler starts a run again whose scheduler was killed."""
         self._records = records
         self._launcher = launcher
         self._holder = holder
+        self._claim_s = claim_s
         self._clock = clock
         self._refused: dict[str, str] = {}
 
@@ -149,6 +152,7 @@ class CrawlScheduler:
                 holder=self._holder,
                 is_finished=finished.__contains__,
                 failures={crawl: await self._launcher.failure(crawl) for crawl in finished},
+                claim_s=self._claim_s,
             )
             if decision.state == state:
                 continue
@@ -189,10 +193,11 @@ class CrawlScheduler:
 
     async def _extend(self, schedule: Schedule, run: ScheduledRun) -> None:
         while True:
-            await asyncio.sleep(CLAIM_S / 3)
+            await asyncio.sleep(self._claim_s / 3)
+            until = self._clock() + self._claim_s
             try:
                 await self._update(
-                    schedule, lambda state: renewed(state, run.tick, holder=self._holder, now=self._clock())
+                    schedule, partial(renewed, tick=run.tick, holder=self._holder, until=until)
                 )
             except (ShoalError, DataFault) as error:
                 # The crawl continues, and another scheduler may start it as well.

@@ -56,7 +56,8 @@ async def serve_schedules(
     """Start crawls when they are due, until `stop`; with `once`, what is due now. Return how many, then."""
     async with _durable_store(dsn) as store:
         holder = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(2)}"
-        scheduler = CrawlScheduler(store.schedules, CommandLauncher(store, dsn, rules), holder=holder)
+        launcher, claim_s = CommandLauncher(store, dsn, rules), rules.settings.worker.schedule_claim
+        scheduler = CrawlScheduler(store.schedules, launcher, holder=holder, claim_s=claim_s)
         if once:
             started = await scheduler.run_once()
             if watch is not None:
