@@ -167,13 +167,15 @@ async def test_a_schedule_replaces_its_output_keeps_one_run_and_reports_a_tick_t
         done = await until("done", 2)
         spider.rename(tmp_path / "gone.py")
         [failed, *_] = await until("failed", 1)
+        async with asyncio.timeout(30):  # in a fleet, the worker evaluates alerts
+            while not (raised := (await alerts(store)).active):  # noqa: ASYNC110 (another process raises it)
+                await asyncio.sleep(0.2)
     assert {run.crawl for run in done} == {"shop"}
     [item] = (tmp_path / "shop.jsonl").read_text().splitlines()
     assert json.loads(item)["url"] == shop
     assert not {name for name in files() if name.startswith(oldest)}  # nor its .shoal and .lock
     assert "no such spider file" in failed.why
-    found = await alerts(store)
-    assert [alert.about for alert in found.active if alert.kind is AlertKind.SCHEDULE_FAILED] == ["shop"]
+    assert [alert.about for alert in raised if alert.kind is AlertKind.SCHEDULE_FAILED] == ["shop"]
 
 
 def test_a_run_that_fails_leaves_no_empty_crawl(shop: str, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def _crawls(now: Overview, width: int, height: int) -> Section:
 
 def _crawl_block(crawl: CrawlStatus, now: Overview, width: int) -> Iterator[Line]:
     yield []
-    halted = "  stopped" if crawl.stopped else "  paused" if crawl.paused else ""
+    halted = "  paused" if crawl.paused else "  stopped" if crawl.stopped else ""
     yield [(crawl.name, "bold"), (halted, "yellow")]
     yield progress_bar(crawl.counts, width)
     queue = figures_of(counts_ahead(crawl.counts))

@@ -91,7 +91,7 @@ def _of_crawl(fleet: "FleetStatus", crawl: "CrawlStatus") -> Iterator[Bottleneck
 def _halted(crawl: "CrawlStatus") -> Iterator[Bottleneck]:
     if crawl.stopped:
         yield Bottleneck("crawl", crawl.name, f"{crawl.name} has stopped: {crawl.stopped}")
-    elif crawl.paused:
+    if crawl.paused:
         text = f"{crawl.name} is paused: shoal resume {crawl.name} continues it"
         yield Bottleneck("crawl", crawl.name, text)
 

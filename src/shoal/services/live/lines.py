@@ -162,10 +162,10 @@ def _state(crawl: CrawlStatus, left: int, rate: float | None, *, running: bool) 
         return "empty"
     if not left:
         return "finished"
-    if crawl.stopped:
-        return "stopped"
     if crawl.paused:
         return "paused"
+    if crawl.stopped:
+        return "stopped"
     return "running" if running and (rate or crawl.counts["leased"]) else "waiting"
 
 
