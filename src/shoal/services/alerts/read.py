@@ -38,10 +38,9 @@ async def read_alerts(store: Store, rules: AlertSettings | None = None) -> Store
         # No process works on it. What its records show holds all the same.
         now = time.time()
         rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
-        found = apply_conditions(
-            [*schedule_alerts(await store.schedules.all(), now)], rules, AlertBook(), now
-        )
-        return StoreAlerts(book.at, "", found.book.active, book.recent, book.unknown)
+        failed = [*schedule_alerts(await store.schedules.all(), now)]
+        alone = apply_conditions(failed, rules, AlertBook(), now).book
+        return StoreAlerts(book.at, "", alone.active, book.recent, book.unknown)
     if book.is_current(time.time()) and await store.workers.all():
         return _of(book)
     rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
