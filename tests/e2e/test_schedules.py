@@ -20,10 +20,11 @@ from shoal.model.configuration.crawl_definition import parse_command
 from shoal.model.settings import CrawlSettings, Settings
 from shoal.services.alerts.read import alerts
 from shoal.services.alerts.scheduler import SchedulerAlerts
-from shoal.services.schedules.manage import list_schedules
+from shoal.services.schedules.manage import add_schedule, list_schedules
 from shoal.services.schedules.rules import stamp_of
 from shoal.services.schedules.serve import add_checked, launch_rules, open_schedules, serve_schedules
 from shoal.stores.contract.schedules import Schedule, ScheduledRun
+from shoal.stores.open import open_store
 
 ENV = {**HASTY, **PRIVATE, "SHOAL_CRAWL_RATE": "0", "SHOAL_ALERTS_EVERY": "0.5"}
 CLAIM = {"SHOAL_WORKER_SCHEDULE_CLAIM": "2"}  # after which the tick of a killed scheduler is started again
@@ -178,20 +179,23 @@ async def test_a_schedule_replaces_its_output_keeps_one_run_and_reports_a_tick_t
     assert [alert.about for alert in raised if alert.kind is AlertKind.SCHEDULE_FAILED] == ["shop"]
 
 
-def test_a_run_that_fails_leaves_no_empty_crawl(shop: str, tmp_path: Path) -> None:
-    where = ("--store", str(tmp_path / "data"))
-    (tmp_path / "own").mkdir()
-    add = ("schedule", "add", "shop", "--separate", "--every", "1s", *where, "--", shop, "--depth", "0")
-    added = shoal(*add, "--out", "own/{tick}.jsonl", cwd=tmp_path, env=ENV)
-    assert added.code == 0, added.err
-    (tmp_path / "own").rmdir()
-    (tmp_path / "own").write_text("a file")
-    time.sleep(1.1)
+async def test_a_run_that_fails_leaves_no_empty_crawl(shop: str, tmp_path: Path) -> None:
+    store, blocked = str(tmp_path / "data"), tmp_path / "blocked"
+    blocked.write_text("a file")
+    crawl = parse_command([shop, "--out", f"{blocked}/{{tick}}.jsonl"])
+    schedule = Schedule(
+        name="shop", folder=str(tmp_path), crawl=crawl, every_s=60.0, created_at=time.time() - 90
+    )
+    settings = Settings(store=store, crawl=CrawlSettings(allow_private=True))
+    async with open_schedules(store) as records:
+        await add_schedule(records, schedule)  # unchecked
 
-    shoal("schedule", "run", "--once", *where, cwd=tmp_path, env=ENV)
+        await serve_schedules(store, Stop(), launch_rules(settings), once=True)
 
-    assert "failed" in {run["state"] for run in runs_of(str(tmp_path / "data"), "shop", tmp_path)}
-    assert shoal("status", "--json", *where, cwd=tmp_path).json["crawls"] == []
+        [known] = await list_schedules(records, time.time())
+    assert [run.state for run in known.state.runs] == ["failed"]
+    async with open_store(store) as opened:
+        assert await opened.crawls.names() == []
 
 
 @pytest.mark.parametrize(

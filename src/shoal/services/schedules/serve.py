@@ -45,9 +45,10 @@ async def open_schedules(dsn: str) -> AsyncIterator[StoredSchedules]:
 
 async def add_checked(dsn: str, schedule: Schedule, settings: Settings, *, config: str | None = None) -> None:
     """Store a new schedule; raise `Misconfigured` if it cannot work, as far as that can be known now."""
-    async with _durable_store(dsn) as store:
+    async with open_store(dsn, create=not store_exists(dsn)) as store:
         await check_crawl(store, schedule, operator_options(settings, config))
-        await add_schedule(store.schedules, schedule)
+    async with open_schedules(dsn) as records:
+        await add_schedule(records, schedule)
 
 
 async def serve_schedules(
@@ -113,7 +114,7 @@ def launch_rules(
 
 @asynccontextmanager
 async def _durable_store(dsn: str) -> AsyncIterator[Store]:
-    async with open_store(dsn, create=not store_exists(dsn)) as store:
+    async with open_store(dsn, create=True) as store:
         if not store.capabilities.durable:
             raise Misconfigured(f"store: schedules need a store that lasts, and {store.address} does not")
         yield store
