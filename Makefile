@@ -127,8 +127,8 @@ many-crawls: setup ## 1,200 live crawls of 50 pages and a big one on two workers
 	@MANY_CRAWLS=1200 MANY_CRAWLS_PAGES=50 $(BIN)/pytest -q -s --timeout 3600 tests/crash/fleet/test_many_crawls.py
 
 .PHONY: schedules
-schedules: setup ## 500 schedules over simulated weeks in which clocks change, with three schedulers that are killed: some minutes
-	@SCHEDULES=500 $(BIN)/pytest -q -s --timeout 3600 tests/unit/services/schedules/test_rules.py
+schedules: setup ## 500 schedules over simulated weeks in which clocks change, with schedulers that are killed and disks that are full: some minutes
+	@SCHEDULES=500 $(BIN)/pytest -q -s --timeout 3600 tests/unit/services/schedules
 
 .PHONY: simulate-faults
 simulate-faults: setup ## 5,000 crawls in a folder and 1,500 of a fleet under virtual time, with faults, then every planted fault: a night

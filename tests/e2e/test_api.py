@@ -200,7 +200,7 @@ async def test_schedules_and_exits(server: RunningServer, shop: str) -> None:
         "cron": "0 3 * * *",
         "crawl": {"urls": [shop], "max_pages": 5},
     }
-    bad = {**schedule, "adaptive": True}
+    bad = {**schedule, "again": False, "adaptive": True}
     assert "needs --again" in (await server.send("POST", "/api/v1/schedules", body=bad)).json()["detail"]
     schedule |= {"again": True, "adaptive": True, "budget": 5000}
     assert (await server.send("POST", "/api/v1/schedules", body=schedule)).status == 201

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -26,7 +27,18 @@ from shoal.model.url import canonical, host_key, site_of, without_final_dots
 
 log = logging.getLogger(__name__)
 
-PREFETCH = 32  # leases queued for a slot: enough to keep all slots busy between two calls to the frontier
+PREFETCH = 32  # leases queued for the slots, at most: enough between two calls to the frontier
+LOOK_AHEAD_S = 1.0  # many times what a call to the frontier takes
+WEIGHT = 0.2  # of the latest attempt in their mean duration
+
+
+def prefetch(slots: int, attempt_s: float) -> int:
+    """Return how many leases to queue: those that the slots start within `LOOK_AHEAD_S`.
+
+    Pages that take seconds are left to other workers, whose slots are free. With 64 slots, batches are as
+    large as they can be while an attempt takes less than two seconds. `attempt_s`: inf before the first one.
+    """
+    return min(int(slots * LOOK_AHEAD_S / attempt_s), PREFETCH) if attempt_s > 0 else PREFETCH
 
 
 class Slots:
@@ -47,12 +59,13 @@ class Slots:
         self._group: asyncio.TaskGroup | None = None
         self._started = 0  # slots; they are started when there are leases for them
         self._queue: asyncio.Queue[Lease | None] = asyncio.Queue()
+        self._attempt_s = math.inf  # how long one takes lately
         self.active = 0  # slots with a request in progress
 
-    @property
-    def room(self) -> int:
-        """How many more leases can be put in."""
-        return self._count + PREFETCH - self.active - self._queue.qsize()
+    def room(self, most: int) -> int:
+        """Return how many more leases can be put in, where `most` requests may be sent at once."""
+        slots = min(most, self._count)
+        return slots + prefetch(slots, self._attempt_s) - self.active - self._queue.qsize()
 
     def open(self, group: asyncio.TaskGroup) -> None:
         self._group = group
@@ -85,7 +98,10 @@ class Slots:
             self.active += 1
             try:
                 async with self._permits:
+                    began = time.monotonic()
                     await self._attempt(lease)
+                took, mean = time.monotonic() - began, self._attempt_s
+                self._attempt_s = took if mean == math.inf else mean + WEIGHT * (took - mean)
             finally:
                 self.active -= 1
             if self._queue.qsize() < PREFETCH // 2:

@@ -13,6 +13,7 @@ from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Dead, Filtered, Outcome, Retry
 from shoal.model.page import ParseResult
 
+BUSY = 0.8  # share of the slots in use from which on this process is the bound
 RATE_WINDOW_S = 5.0
 MAX_HOSTS = 5  # named in a snapshot
 
@@ -99,13 +100,15 @@ class Counters:
         max_pages: int,
         hosts: Iterable[HostSnapshot],
         in_flight: int,
+        slots: int,
         parse_backlog: int,
         draining: bool,
     ) -> Snapshot:
         rate = self.rate()
         views = list(hosts)
         left = counts["waiting"] + counts["delayed"] + counts["leased"] + counts["parsing"]
-        eta, eta_reason = estimate(left, rate, views)
+        busy = max(in_flight, parse_backlog) >= BUSY * slots
+        eta, eta_reason = estimate(left, rate, views, busy=busy)
         if max_pages:
             eta, eta_reason = limited(eta, eta_reason, pages_left=max_pages - counts["done"], rate=rate)
         return Snapshot(
@@ -150,10 +153,13 @@ def slowest(views: Iterable[HostSnapshot]) -> list[HostSnapshot]:
     return heapq.nlargest(MAX_HOSTS, (v for v in views if v.waiting), key=drain_time)
 
 
-def estimate(left: int, rate: float, views: Iterable[HostSnapshot]) -> tuple[float | None, str]:
-    """Return how many seconds the known requests will take, and what bounds that.
+def estimate(
+    left: int, rate: float, views: Iterable[HostSnapshot], *, busy: bool
+) -> tuple[float | None, str]:
+    """Return how many seconds the known requests will take, and what bounds that; empty: it is not known.
 
-    More workers do not make a host faster, so the slowest host's pace counts as much as our own speed.
+    `busy`: this process has as much in progress as it can. More workers do not make a host faster, so the
+    slowest host's pace counts as much as our own speed.
     """
     if not left:
         return 0.0, ""
@@ -167,7 +173,7 @@ def estimate(left: int, rate: float, views: Iterable[HostSnapshot]) -> tuple[flo
     # A host near its pace is the bound, although each response takes a little of the interval.
     if bound is not None and polite >= 0.8 * own:
         return max(polite, own), f"the pace of {bound.host}"
-    return own, "this machine"
+    return own, "this machine" if busy else ""
 
 
 def limited(eta: float | None, reason: str, *, pages_left: int, rate: float) -> tuple[float | None, str]:

@@ -141,9 +141,9 @@ class LeaseFeed:
         # A slow store must not let more pile up than a kill may cost.
         concurrency = self._settings.concurrency
         if capacity is None or capacity.max_requests >= concurrency:
-            return min(concurrency + COMMIT_BATCH - held, self._slots.room)
+            return min(concurrency + COMMIT_BATCH - held, self._slots.room(concurrency))
         share = capacity.max_requests
-        return min(share + min(COMMIT_BATCH, LEASES_PER_REQUEST * share) - held, self._slots.room)
+        return min(share + min(COMMIT_BATCH, LEASES_PER_REQUEST * share) - held, self._slots.room(share))
 
     async def _finished(self, wait: float) -> bool:
         if self._leases:

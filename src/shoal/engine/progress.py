@@ -46,6 +46,7 @@ class Progress:
             max_pages=stations.settings.crawl.max_pages,
             hosts=[view_of(host, now) for host in await stations.frontier.hosts.all()],
             in_flight=self._slots.active,
+            slots=self._stations.settings.crawl.concurrency,
             parse_backlog=stations.parser.backlog.pages,
             draining=draining,
         )

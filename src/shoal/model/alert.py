@@ -26,6 +26,12 @@ class AlertKind(StrEnum):
     STORE_UNAVAILABLE = "store_unavailable"
     TRAP_CLOSED = "trap_closed"
     INTERNAL_ERROR = "internal_error"
+    SCHEDULE_FAILED = "schedule_failed"
+    SCHEDULE_MISSED = "schedule_missed"
+
+
+BY_RECORDS = frozenset({AlertKind.SCHEDULE_FAILED, AlertKind.SCHEDULE_MISSED})
+"""Alerts that follow from the records of a store: they hold although no process runs."""
 
 
 class Level(StrEnum):
@@ -37,7 +43,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: AlertKind
     about: str = ""  # a crawl, a host, a role or a pool; empty: the whole store
     level: Level = Level.WARNING
-    stage: str = ""  # the stage that is affected: "frontier", "fetch", "parse", "sink"; or "store"
+    stage: str = ""  # that is affected: "frontier", "fetch", "parse", "sink"; or "store", "schedule"
     cause: str  # in plain words
     action: str = ""  # what to do
     value: float = 0.0  # that was measured
@@ -67,12 +73,18 @@ class AlertBook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recent: tuple[Alert, ...] = ()  # cleared ones, latest first
     held: dict[str, int] = {}  # hosts of a fleet that are paused, resting or slowed; empty: too many to look
     used_ratio: float = 0.0  # of the store's memory, or of the disk of its folder; 0: it has no limit
+    stopped: bool = False  # the process has ended before its crawl: what is open is as it was then
 
     @property
     def active(self) -> Sequence[Alert]:
         """The alerts that are raised, the worst first."""
         raised = [alert for alert in self.open if alert.raised_at]
         return sorted(raised, key=lambda alert: (alert.level is not Level.CRITICAL, alert.raised_at))
+
+    @property
+    def unknown(self) -> Sequence[Alert]:
+        """The alerts that were raised when the process ended: whether they still hold is not known."""
+        return [alert for alert in self.active if self.stopped and alert.kind not in BY_RECORDS]
 
     def is_current(self, now: float) -> bool:
         """Return whether a process still evaluates them; False as well if a clock was set."""

@@ -260,6 +260,9 @@ class WorkerSettings:
         str | None,
         "A file with a secret that submit signs crawls with; a worker that has it serves no other crawls.",
     ] = None
+    schedule_claim: Annotated[
+        float, "Seconds after which another scheduler starts a crawl again whose scheduler was killed."
+    ] = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from shoal.server.http.static_files import StaticFiles
 from shoal.server.routes.table import TABLE
 from shoal.server.state.context import ApiServer
 from shoal.server.state.events import SnapshotFeed
+from shoal.services.alerts.scheduler import SchedulerAlerts
 from shoal.services.inspect.snapshots import open_snapshots
 from shoal.services.live.past import PastFigures
 from shoal.services.live.sampler import LiveStore
@@ -120,7 +121,8 @@ async def serve(plan: ServePlan, stop: asyncio.Event, listening: Callable[[Liste
             ]
             if plan.schedules:
                 rules = launch_rules(plan.settings, config=plan.submissions.config, spiders=plan.spiders)
-                scheduling = keep_scheduling(dsn, rules)
+                watch = await stack.enter_async_context(SchedulerAlerts.open(plan.settings))
+                scheduling = keep_scheduling(dsn, rules, watch=watch)
                 chores.append(group.create_task(scheduling, name="serve.schedules"))
             listening(Listening(f"{url}/#token={token}" if token else f"{url}/", token))
             stopping = group.create_task(stop.wait(), name="serve.stop")

@@ -68,6 +68,7 @@ async def run_crawl(
     from shoal.stores.open import open_store, store_exists
 
     if plan.dry_run and not store_exists(plan.settings.store):
+        await check_plan(plan)
         decision = Decision(action=RunAction.BEGIN, reason=f"crawl {plan.name or 'of this command'} is new")
         complete = NothingToDo(plan.name, decision, Counts())
         return CrawlResult(complete_summary(complete, ""), decision=decision)
@@ -89,6 +90,25 @@ async def run_crawl(
         summary = await run(opened=_without_paths(opened))
         summary = replace(summary, archive="", rejects="", durable=False)
         return CrawlResult(summary, await _explain(store, summary))
+
+
+async def check_plan(plan: CrawlPlan) -> None:
+    """Load the spider of a new crawl and look at its outputs; raise `Misconfigured` for what cannot work."""
+    from shoal.engine.crawl_options import sandbox_rules
+    from shoal.engine.seeding import start_requests
+    from shoal.parse.pool import ParsePool
+    from shoal.sinks.drafts import refuse_foreign
+    from shoal.sinks.files import check_place
+    from shoal.sinks.registry import resolve
+
+    async with ParsePool.open(
+        plan.source, procs=1, limits=plan.settings.parse, sandbox=sandbox_rules(plan.settings)
+    ) as parser:
+        start_requests(plan, parser.description)
+    for output in plan.outputs:
+        if resolve(output).capabilities.is_file:
+            check_place(output)
+    refuse_foreign(plan.outputs, own=(), confirmed=plan.confirmed)
 
 
 @asynccontextmanager
@@ -119,6 +139,7 @@ async def _serve(
                 stats=stats,
                 hosts=running.hosts,
                 notifier=await stack.enter_async_context(open_webhooks(settings)),
+                is_finished=lambda: not stop.drain.is_set(),
             )
             await stack.enter_async_context(watching(watch))
         if metrics is not None:

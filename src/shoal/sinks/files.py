@@ -58,6 +58,16 @@ def not_a_file(path: Path | str) -> Misconfigured:
     return Misconfigured(f"output {path}: not a regular file (use - for standard output)")
 
 
+def check_place(path: Path | str) -> None:
+    """Raise `Misconfigured` if no file can be made at a path, without making one."""
+    place = Path(path)
+    folder = next((parent for parent in place.parents if parent.exists()), place.parent)
+    if not folder.is_dir():
+        raise Misconfigured(f"output {path}: {folder} is not a folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Misconfigured(f"output {path}: {folder} cannot be written to by this user")
+
+
 class AppendFile:
     """A file that one process appends to, starting at a known length, with a checksum of what it holds."""
 

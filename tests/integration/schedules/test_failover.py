@@ -54,7 +54,12 @@ class Crawls:
     async def is_finished(self, crawl: str) -> bool:
         return True
 
+    async def failure(self, crawl: str) -> str:
+        return ""
+
     async def cancel(self, schedule: Schedule, crawl: str) -> None: ...
+
+    async def remove(self, schedule: Schedule, run: ScheduledRun) -> None: ...
 
 
 async def fail_over(servers: SentinelSet) -> None:

@@ -1,6 +1,7 @@
 """Slots and attempts: how many requests are in flight, and what becomes of each."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 from tests.unit.engine.leased import lease
 
-from shoal.engine.attempts import PREFETCH, Attempts, Slots
+from shoal.engine.attempts import PREFETCH, Attempts, Slots, prefetch
 from shoal.engine.counters import Counters
 from shoal.engine.generations.earlier import EarlierPage, PageResult, ParseIdentity
 from shoal.fetch.contract import Attempt
@@ -50,11 +51,29 @@ async def test_no_more_requests_are_in_flight_than_there_are_slots() -> None:
         await settled_down()
 
         assert (site.asked, slots.active) == ([0, 1], 2)
-        assert slots.room == 2 + PREFETCH - 5
+        assert (
+            slots.room(2) == 2 - 5
+        )  # none has ended: what is queued beyond the slots waits for other workers
         site.answer.set()
         await settled_down()
         assert (site.asked, slots.active) == ([0, 1, 2, 3, 4], 0)
+        assert slots.room(2) == 2 + PREFETCH
         slots.close()
+
+
+@pytest.mark.parametrize(
+    ("slots", "attempt_s", "queued"),
+    [
+        (4, math.inf, 0),  # nothing is known yet
+        (4, 6.0, 0),
+        (4, 0.5, 8),
+        (64, 2.0, PREFETCH),
+        (64, 0.05, PREFETCH),
+        (1, 0.0, PREFETCH),
+    ],
+)
+def test_leases_are_queued_for_a_second_of_work(slots: int, attempt_s: float, queued: int) -> None:
+    assert prefetch(slots, attempt_s) == queued
 
 
 async def test_closing_returns_unused_leases_and_finishes_the_rest() -> None:

@@ -12,7 +12,7 @@ def host(name: str, *, waiting: int, interval: float = 0.5, paused: bool = False
 
 def test_the_slowest_host_bounds_the_estimate_however_fast_we_are() -> None:
     eta, reason = estimate(
-        1_100, 500.0, [host("big.example", waiting=1_001), host("small.example", waiting=99)]
+        1_100, 500.0, [host("big.example", waiting=1_001), host("small.example", waiting=99)], busy=True
     )
 
     assert eta == 500.0
@@ -20,22 +20,30 @@ def test_the_slowest_host_bounds_the_estimate_however_fast_we_are() -> None:
 
 
 def test_a_host_asked_at_nearly_its_pace_is_what_holds_us_up() -> None:
-    eta, reason = estimate(101, 1.9, [host("a.example", waiting=101)])
+    eta, reason = estimate(101, 1.9, [host("a.example", waiting=101)], busy=True)
 
     assert eta == pytest.approx(101 / 1.9)
     assert reason == "the pace of a.example"
 
 
 def test_without_politeness_our_own_speed_bounds_the_estimate() -> None:
-    assert estimate(1_000, 50.0, [host("a.example", waiting=1_000, interval=0.0)]) == (20.0, "this machine")
+    unlimited = [host("a.example", waiting=1_000, interval=0.0)]
+    assert estimate(1_000, 50.0, unlimited, busy=True) == (20.0, "this machine")
+    assert estimate(1_000, 50.0, unlimited, busy=False) == (
+        20.0,
+        "",
+    )  # slots are free: nothing is bounded here
 
 
 def test_nothing_can_be_said_before_the_first_pages() -> None:
-    assert estimate(10, 0.0, []) == (None, "")
+    assert estimate(10, 0.0, [], busy=False) == (None, "")
 
 
 def test_a_paused_host_makes_the_end_unknown_and_is_named() -> None:
-    assert estimate(10, 5.0, [host("a.example", waiting=5, paused=True)]) == (None, "a.example is paused")
+    assert estimate(10, 5.0, [host("a.example", waiting=5, paused=True)], busy=False) == (
+        None,
+        "a.example is paused",
+    )
 
 
 def test_the_slowest_hosts_are_those_that_need_longest_not_those_with_most_urls() -> None:

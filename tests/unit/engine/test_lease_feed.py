@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 from typing import cast
 
@@ -55,9 +55,10 @@ class Endless(ScriptedFrontier):
 
 
 class Crawling:
-    """A feed and its frontier; an attempt lasts until `answer` is set."""
+    """A feed and its frontier; an attempt lasts until `answer` is set, except the `quick` first ones."""
 
-    def __init__(self, frontier: Endless) -> None:
+    def __init__(self, frontier: Endless, *, quick: int = 0) -> None:
+        self.quick = quick
         self.frontier = frontier
         self.wake = asyncio.Event()
         self.answer = asyncio.Event()
@@ -90,7 +91,9 @@ class Crawling:
         self.feed = LeaseFeed(cast(Stations, self.stations), self.leases, self.slots, self.wake)
 
     async def _attempt(self, lease: Lease) -> None:
-        await self.answer.wait()
+        if not self.quick:
+            await self.answer.wait()
+        self.quick = max(self.quick - 1, 0)
         self.leases.settle(Settlement(lease, Gone(404)))
 
     @asynccontextmanager
@@ -111,10 +114,20 @@ async def settled_down() -> None:
         await asyncio.sleep(0)
 
 
-async def test_busy_slots_have_a_bounded_queue_of_leases() -> None:
-    crawl = Crawling(Endless())
+@pytest.mark.parametrize(("quick", "queued"), [(0, 0), (SLOTS, PREFETCH)])
+async def test_busy_slots_have_a_queue_of_leases_that_they_soon_start(quick: int, queued: int) -> None:
+    crawl = Crawling(Endless(), quick=quick)
     async with crawl.running():
-        assert crawl.frontier.granted == SLOTS + PREFETCH
+        assert crawl.frontier.granted == quick + SLOTS + queued
+
+
+async def test_no_worker_is_idle_while_another_one_holds_more_slow_pages_than_it_has_slots() -> None:
+    frontier = Endless(left=3 * SLOTS)
+    workers = [Crawling(frontier) for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        for worker in workers:
+            await stack.enter_async_context(worker.running())
+        assert [worker.slots.active for worker in workers] == [SLOTS] * 3
 
 
 async def test_no_leases_are_taken_while_the_store_does_not_commit() -> None:
@@ -153,7 +166,7 @@ async def test_no_more_is_in_progress_than_the_page_quota_allows() -> None:
 
 
 async def test_leases_that_no_slot_has_started_are_released_when_the_crawl_stops() -> None:
-    crawl = Crawling(Endless())
+    crawl = Crawling(Endless(), quick=SLOTS)
     async with crawl.running():
         pass
     await crawl.committer.flush()

@@ -18,7 +18,7 @@ def _seed_list(options: CrawlOptions, store: str) -> SeedFile | None:
         )
     if options.query is None:
         return SeedFile(options.seeds or "")
-    from shoal.services.seed_query import QueryBytes, query_name, query_urls
+    from shoal.services.commands.seed_query import QueryBytes, query_name, query_urls
 
     rows = query_urls(options.seeds, options.query, store=store)
     return SeedFile(query_name(options.seeds), QueryBytes(rows))

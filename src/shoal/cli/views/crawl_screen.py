@@ -112,7 +112,8 @@ def _hosts(now: Snapshot, width: int, rows: int) -> Iterator[Line]:
 
 def progress_fields(now: Snapshot) -> dict[str, object]:
     """Return the same numbers as fields of a log line."""
-    left = {} if now.eta is None else {"eta": duration(now.eta), "bounded_by": now.eta_reason}
+    left = {} if now.eta is None else {"eta": duration(now.eta)}
+    bound = {"bounded_by": now.eta_reason} if now.eta is not None and now.eta_reason else {}
     return {
         "crawl": now.crawl,
         "pages": now.pages,
@@ -122,4 +123,5 @@ def progress_fields(now: Snapshot) -> dict[str, object]:
         "in_flight": now.in_flight,
         "failures": sum(now.failures.values()),
         **left,
+        **bound,
     }

@@ -11,7 +11,7 @@ from shoal.services.inspect.bottlenecks import MIN_SLOW, host_remark
 from shoal.services.inspect.monitor import HostQueue, seconds_left
 
 TITLE = "slowest hosts"
-_FIGURES = 21  # columns beside a host's name and its waiting requests, without the remark
+_FIGURES = 23  # columns beside a host's name and its waiting requests, without the remark
 _WAITING = 8  # columns for waiting requests, at least
 _REMARK = 14
 _NAME = (11, 44)  # columns for a name, at least and at most
@@ -53,14 +53,14 @@ def host_lines(rows: Sequence[HostRow], width: int, *, title: str = TITLE, note:
     room = max(min(names, width - figures - remarks, _NAME[1]), _NAME[0])
     title = title if len(title) <= room else "hosts"
     yield [
-        (f"{shorten(title, room):<{room}}{'waiting':>{waiting}}{'rate limit':>11}{'time left':>10}", "dim"),
+        (f"{shorten(title, room):<{room}}{'waiting':>{waiting}}{'rate limit':>13}{'time left':>10}", "dim"),
         (f"  {note}" if note else "", "yellow"),
     ]
     for row in rows:
         left = "paused" if math.isinf(row.left) else duration(row.left) if row.left > 0 else "due"
         name = f"{shorten(row.host, room):<{room}}"
         yield [
-            (f"{name}{count(row.waiting):>{waiting}}{rate_limit(row.interval):>11}", ""),
+            (f"{name}{count(row.waiting):>{waiting}}{rate_limit(row.interval):>13}", ""),
             (f"{left:>10}", "yellow" if math.isinf(row.left) else "dim"),
             (f"  {row.remark}" if row.remark else "", "yellow"),
         ]

@@ -161,7 +161,8 @@ def _crawls(now: Overview, width: int, height: int) -> Section:
 
 def _crawl_block(crawl: CrawlStatus, now: Overview, width: int) -> Iterator[Line]:
     yield []
-    yield [(crawl.name, "bold"), ("  paused" if crawl.paused else "", "yellow")]
+    halted = "  paused" if crawl.paused else "  stopped" if crawl.stopped else ""
+    yield [(crawl.name, "bold"), (halted, "yellow")]
     yield progress_bar(crawl.counts, width)
     queue = figures_of(counts_ahead(crawl.counts))
     if (fleet := now.status.fleet) is not None:
@@ -194,7 +195,9 @@ def _table(now: Overview, width: int) -> Section:
         for number, crawl in enumerate(crawls)
     ]
     heading, *lines = table(["crawls", *shown], rows)
-    styles = ["dim" if _ended(crawl) else "yellow" if crawl.paused else "" for crawl in crawls]
+    styles = [
+        "dim" if _ended(crawl) else "yellow" if crawl.paused or crawl.stopped else "" for crawl in crawls
+    ]
     drawn_lines: list[Line] = [[line] for line in zip(lines, styles, strict=True)]
     return Section([[], [(heading, "dim")]], drawn_lines, "crawl")
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from shoal.fetch.exits.ledger import STOP
 from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.crawl_totals import BEGAN
 from shoal.model.failure import FailureClass
@@ -49,6 +50,7 @@ class CommandFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     robots: bool = True
     allow_private: bool = False
     outputs: tuple[str, ...] = ()
+    stops_at_budget: bool = False  # for exits
 
     @classmethod
     def load(cls, stored: bytes | None) -> "CommandFacts | None":
@@ -148,6 +150,7 @@ def command_facts(
         robots=crawl.robots,
         allow_private=crawl.allow_private,
         outputs=tuple(sorted(map(canonical_name, outputs))),
+        stops_at_budget=crawl.over_budget == STOP,
     )
 
 

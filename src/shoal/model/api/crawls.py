@@ -46,6 +46,7 @@ class CrawlInfo(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int
     counts: dict[str, int]
     paused: bool
+    stopped: str = ""  # why it sends nothing although requests wait: a limit is reached
     finished: bool = False  # nothing is left to do, and its items are written; not in snapshots
     arguments: dict[str, str] = {}
     lost: int = 0

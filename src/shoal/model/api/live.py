@@ -54,7 +54,8 @@ class CrawlLine(msgspec.Struct, frozen=True, kw_only=True):
     """One crawl, as a list shows it."""
 
     crawl: str
-    state: str  # "running", "waiting", "paused", "finished", "empty"
+    state: str  # "running", "waiting", "paused", "stopped", "finished", "empty"
+    stopped: str = ""  # why
     accepted: int
     ahead: dict[str, int]  # requests that have not ended, by plain word
     ended: dict[str, int]
@@ -303,6 +304,7 @@ class AlertLine(msgspec.Struct, frozen=True, kw_only=True):
 class AlertLines(msgspec.Struct, frozen=True, kw_only=True):
     active: list[AlertLine]  # the worst first
     recent: list[AlertLine]  # cleared ones, the latest first
+    unknown: list[AlertLine] = []  # those of a crawl that was stopped: whether they still hold is not known
     evaluated_at: float = 0.0
     by: str = ""  # the process that evaluates them; empty: this server, because no other does
 

@@ -29,6 +29,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     again: bool
     adaptive: bool
     budget: float  # requests per day; 0: no limit
+    keep: int  # runs that stay; 0: all
     arguments: list[str]
     next_at: float | None
     runs: list[ScheduleRunInfo]
@@ -53,8 +54,9 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     jitter_s: Annotated[float, Meta(ge=0, le=604_800)] = 0.0
     overlap: Literal["skip", "queue", "replace"] = "skip"
     missed: Literal["one", "all", "skip"] = "one"
-    again: bool = False  # a tick begins a new generation of one crawl, not a crawl NAME-TIME
+    again: bool = True  # a tick begins a new generation of one crawl; False: a crawl NAME-TIME
     adaptive: bool = False  # with `again`: only pages that are due
+    keep: Annotated[int, Meta(ge=0, le=500)] = 0  # runs that stay; 0: all
     budget: Annotated[int, Meta(ge=0, le=10**12)] = 0  # with `adaptive`: requests per day; 0: no limit
 
 

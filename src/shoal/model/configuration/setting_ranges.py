@@ -144,6 +144,7 @@ _WORKER = {
     "max_crawls": Range(1, 10_000),
     "procs": Range(0, 1_024),
     "max_spiders": Range(1, 1_024),
+    "schedule_claim": Range(1, 3_600),
 }
 _ALERTS = {
     "every": Range(0.1, 3_600),

@@ -13,13 +13,12 @@ from shoal.services.schedules.manage import (
     Missed,
     Overlap,
     Schedule,
-    add_schedule,
     list_schedules,
     pause_schedule,
     remove_schedule,
 )
 from shoal.services.schedules.schedule_json import schedule_json
-from shoal.services.schedules.serve import open_schedules
+from shoal.services.schedules.serve import add_checked, open_schedules
 
 
 async def list_all_schedules(server: ApiServer, params: Nothing) -> ScheduleList:
@@ -47,9 +46,9 @@ async def create_schedule(
         again=body.again,
         adaptive=body.adaptive,
         budget=float(body.budget),
+        keep=body.keep,
     )
-    async with open_schedules(server.dsn) as records:
-        await add_schedule(records, added)
+    await add_checked(server.dsn, added, server.settings, config=server.crawls.config)
     return ChangedSchedule(name=body.name)
 
 
@@ -65,7 +64,7 @@ async def resume_one_schedule(server: ApiServer, params: OneSchedule) -> Changed
 
 async def _set_paused(server: ApiServer, name: str, *, paused: bool) -> ChangedSchedule:
     async with open_schedules(server.dsn) as records:
-        await pause_schedule(records, name, paused=paused)
+        await pause_schedule(records, name, paused=paused, now=time.time())
     return ChangedSchedule(name=name, paused=paused)
 
 

@@ -8,5 +8,7 @@ evaluate      pure: conditions become alerts when they have held for a while, an
 gather        reads one observation from a store, without a scan
 watch         the loop: publish, claim, gather, evaluate, store, log, notify, act
 webhooks      sends raised and cleared alerts
+worker        the loop beside a worker
+scheduler     the loop beside a scheduler
 read          the current alerts of a store, for commands and pages
 """

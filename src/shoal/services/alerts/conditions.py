@@ -34,6 +34,7 @@ _WORDS = {
 def find_conditions(window: Window, rules: AlertSettings) -> list[Alert]:
     """Return the conditions that hold now."""
     return [
+        *window.now.schedules,
         *find_stalls(window, rules),
         *_hosts(window, rules),
         *_rates(window, rules),
@@ -261,7 +262,9 @@ def _held(crawl: CrawlStatus) -> int:
 def _queue(window: Window, rules: AlertSettings) -> Iterator[Alert]:
     status = window.now.status
     depth = sum(
-        crawl.counts["waiting"] + crawl.counts["delayed"] for crawl in status.crawls if not crawl.paused
+        crawl.counts["waiting"] + crawl.counts["delayed"]
+        for crawl in status.crawls
+        if not crawl.paused and not crawl.stopped
     )
     if depth <= rules.queue_depth:
         return

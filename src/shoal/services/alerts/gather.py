@@ -10,6 +10,7 @@ from shoal.model.errors import ShoalError
 from shoal.services.alerts.conditions import MAX_HOSTS
 from shoal.services.alerts.observation import Observation, merged_trouble
 from shoal.services.inspect.status import read_status
+from shoal.services.schedules.conditions import schedule_alerts
 from shoal.stores.contract.monitoring import StoreRoom
 from shoal.stores.contract.store import Store
 from shoal.worker.figures import WorkerFigures
@@ -40,7 +41,9 @@ async def gather(store: Store, hosts: Hosts) -> Observation:
     """Return the state of a store now. Raises `Unavailable` if it does not answer."""
     status = await read_status(store)
     figures = status.figures
-    return Observation(time.time(), status, figures, await _room(store), await _troubled(hosts, figures))
+    room, troubled, now = await _room(store), await _troubled(hosts, figures), time.time()
+    schedules = tuple(schedule_alerts(await store.schedules.all(), now))
+    return Observation(now, status, figures, room, troubled, schedules)
 
 
 async def _room(store: Store) -> StoreRoom | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from shoal.engine.fetch_log.meter import FailingHost
 from shoal.frontier.results import HostView
+from shoal.model.alert import Alert
 from shoal.services.inspect.status import StoreStatus
 from shoal.stores.contract.monitoring import StoreRoom
 from shoal.worker.figures import WorkerFigures, current_figures
@@ -18,6 +19,7 @@ class Observation:
     figures: Mapping[str, WorkerFigures] = field(default_factory=dict)  # by worker
     room: StoreRoom | None = None
     hosts: Mapping[str, HostView] = field(default_factory=dict)  # those with trouble
+    schedules: Sequence[Alert] = ()  # what is wrong with them
 
     @property
     def current(self) -> Sequence[WorkerFigures]:

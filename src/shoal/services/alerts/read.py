@@ -10,6 +10,7 @@ from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.evaluate import apply_conditions
 from shoal.services.alerts.gather import StoredHosts, gather
 from shoal.services.alerts.window import Window
+from shoal.services.schedules.conditions import schedule_alerts
 from shoal.stores.contract.monitoring import ALERTS
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
@@ -21,6 +22,7 @@ class StoreAlerts:
     by: str  # the process; empty: this one, because no other does
     active: Sequence[Alert]
     recent: Sequence[Alert]  # cleared ones, latest first
+    unknown: Sequence[Alert] = ()  # those of a crawl that was stopped
 
 
 async def read_alerts(store: Store, rules: AlertSettings | None = None) -> StoreAlerts:
@@ -31,16 +33,21 @@ async def read_alerts(store: Store, rules: AlertSettings | None = None) -> Store
     """
     book = read_book(await store.monitoring.get(ALERTS))
     if not store.capabilities.shared:
-        if store.workers.owner() is not None and book.is_current(time.time()):
+        if store.workers.owner() is not None and book.is_current(time.time()) and not book.stopped:
             return _of(book)
-        return StoreAlerts(book.at, "", (), book.recent)  # no process works on it
+        # No process works on it. What its records show holds all the same.
+        now = time.time()
+        rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
+        failed = [*schedule_alerts(await store.schedules.all(), now)]
+        alone = apply_conditions(failed, rules, AlertBook(), now).book
+        return StoreAlerts(book.at, "", alone.active, book.recent, book.unknown)
     if book.is_current(time.time()) and await store.workers.all():
         return _of(book)
     rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
     observation = await gather(store, StoredHosts(store))
     conditions = find_conditions(Window([observation]), rules)
-    now = apply_conditions(conditions, rules, AlertBook(), observation.at).book
-    return StoreAlerts(now.at, "", now.active, book.recent)
+    found = apply_conditions(conditions, rules, AlertBook(), observation.at).book
+    return StoreAlerts(found.at, "", found.active, book.recent)
 
 
 async def alerts(dsn: str, rules: AlertSettings | None = None) -> StoreAlerts:

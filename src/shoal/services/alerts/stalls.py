@@ -34,7 +34,7 @@ def _workers(window: Window) -> Iterator[Alert]:
     if fleet is None:
         return
     kind, critical = AlertKind.NO_WORKER, Level.CRITICAL
-    open_crawls = [crawl for crawl in status.crawls if not crawl.paused]
+    open_crawls = [crawl for crawl in status.crawls if not crawl.paused and not crawl.stopped]
     if not fleet.workers:
         waiting = sum(stage.waiting for crawl in open_crawls for stage in fleet.stages[crawl.name].values())
         if waiting:

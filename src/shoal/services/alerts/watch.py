@@ -25,7 +25,7 @@ from shoal.model.format import duration
 from shoal.model.quarantine import Seconds
 from shoal.model.settings import AlertSettings
 from shoal.services.alerts.background import in_background
-from shoal.services.alerts.evaluate import Evaluation, clear_all, evaluate
+from shoal.services.alerts.evaluate import Evaluation, clear_all, evaluate, stop_all
 from shoal.services.alerts.gather import Hosts, StoredHosts, gather
 from shoal.services.alerts.observation import Observation
 from shoal.services.alerts.window import since
@@ -43,6 +43,7 @@ MAX_SHARE = 0.2  # of the time that is spent on rounds; a store with a thousand 
 CLAIM_ROUNDS = 3  # after so many rounds without a sign, another process evaluates
 FORGET_S = 300.0  # after which the figures of a process that has ended are removed
 CLOSE_S = 3.0
+MIN_ROUND_S = 1e-6
 ACT_AFTER = 0.2  # of the window: a host that fails for so long is paused
 MAX_CLAIM_S = 3600.0
 MAX_HOSTS = 10_000  # of which the held ones are counted
@@ -80,13 +81,16 @@ class AlertWatch:
         stats: Callable[[], WorkerStats] | None,
         hosts: Hosts | None = None,
         notifier: Notifier | None = None,
+        is_finished: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`is_finished`: asked at the end, whether the crawl of a folder has nothing left to do."""
         self._hosts = hosts or StoredHosts(store)
         self._store = store
         self._rules = rules
         self._worker = worker
         self._stats = stats
         self._notifier = notifier
+        self._is_finished = is_finished
         self._window: Sequence[Observation] = ()
         self._holds = False  # the claim
         self._outage: Alert | None = None  # the store does not answer
@@ -115,8 +119,20 @@ class AlertWatch:
                 self._period_s = max(self._rules.every, (time.monotonic() - began) / MAX_SHARE)
             self._took_s = time.monotonic() - began
 
+    async def evaluate(self) -> None:
+        """Evaluate once, now."""
+        began = time.monotonic()
+        with suppress(ShoalError, OSError, TimeoutError):
+            async with asyncio.timeout(MIN_TIMEOUT_S) as limit:
+                await self._round(limit)
+        self._took_s = max(time.monotonic() - began, MIN_ROUND_S)
+
     async def close(self) -> None:
-        """Leave in good order: remove the figures and the claim; alerts of a folder end with its crawl."""
+        """Leave in good order: remove the figures and the claim.
+
+        The alerts of a folder end when its crawl is finished. If the crawl was stopped, they are reported as
+        such: that a process has ended does not mean that all is well.
+        """
         if not self._took_s:
             return
         with suppress(ShoalError, OSError, TimeoutError):
@@ -126,9 +142,18 @@ class AlertWatch:
                 if not self._holds:
                     return
                 if not self._store.capabilities.shared:
-                    done = clear_all(read_book(await monitoring.get(ALERTS)), time.time(), by=self._worker)
-                    await self._record(done)
+                    book, now = read_book(await monitoring.get(ALERTS)), time.time()
+                    if self._is_finished():
+                        await self._record(clear_all(book, now, by=self._worker))
+                    else:
+                        stopped = stop_all(book, now, by=self._worker)
+                        await self._record(Evaluation(stopped))
+                        self._report("alert.stopped", stopped.unknown)
                 await monitoring.put({CLAIM: None})
+
+    def interrupt(self) -> None:
+        """Have `close` report that the crawl was stopped."""
+        self._is_finished = lambda: False
 
     async def _round(self, limit: asyncio.Timeout) -> None:
         began = time.monotonic()
@@ -260,11 +285,13 @@ class AlertWatch:
 
 
 def log_alert(event: str, alert: Alert) -> None:
-    """Log an alert that was raised or cleared."""
+    """Log an alert that was raised or cleared, or whose process has ended."""
     about = {"kind": alert.kind.value, "about": alert.about, "stage": alert.stage}
     if event == "alert.raised":
         level = logging.ERROR if alert.level is Level.CRITICAL else logging.WARNING
         log.log(level, event, extra={**about, "why": alert.cause, "done": alert.done, "action": alert.action})
+    elif event == "alert.stopped":
+        progress.info(event, extra={**about, "why": alert.cause})
     else:
         after = round(max(alert.cleared_at - alert.raised_at, 0.0), 1)
         progress.info(event, extra={**about, "after_s": after})
@@ -287,5 +314,8 @@ async def watching(watch: AlertWatch) -> AsyncIterator[None]:
     try:
         async with in_background([watch.run()]):
             yield
+    except BaseException:
+        watch.interrupt()
+        raise
     finally:
         await watch.close()

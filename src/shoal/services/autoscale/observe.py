@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from shoal.frontier.results import HostQueue
 from shoal.model.errors import Misconfigured
 from shoal.model.exits.health import is_out
-from shoal.services.autoscale.rules import StageLoad, slot_rate
+from shoal.services.autoscale.rules import StageLoad, slot_rate, waiting_leases
 from shoal.services.inspect.capacity import host_rate
 from shoal.services.inspect.status import StoreStatus, read_status
 from shoal.stores.contract.heartbeat import Heartbeat
@@ -63,7 +63,7 @@ class Observer:
     async def _read(self) -> StageCounters:
         status = await read_status(self._store)
         waiting: Counter[str] = Counter()
-        for crawl in (crawl for crawl in status.crawls if not crawl.paused):
+        for crawl in (crawl for crawl in status.crawls if not crawl.paused and not crawl.stopped):
             waiting += Counter(await self._store.frontier.waiting_by_pool(crawl.name))
         queues = await self._store.frontier.queues(MAX_HOSTS)
         totals = FlowCounters(
@@ -84,18 +84,24 @@ def stage_loads(seen: StageCounters, before: FlowCounters | None) -> list[StageL
     exits_out = bool(status.exits) and all(is_out(exit, seen.now.at) for exit in status.exits.values())
     pools = [HTTP, *sorted(pool for pool in seen.waiting if pool != HTTP)]
     in_all = sum(seen.waiting.values())
+    leased = sum(crawl.counts["leased"] for crawl in status.crawls if not crawl.paused)
+    busy_in_all = sum(_busy(worker) for worker in fleet.workers if "fetch" in worker.roles)
     loads = []
     for pool in pools:
-        queued = seen.waiting.get(pool, 0)
-        share = queued / in_all if in_all else 0.0
-        if not queued and pool != HTTP:
-            continue
         mine = [worker for worker in fleet.workers if "fetch" in worker.roles and pool in worker.pools]
+        waiting = seen.waiting.get(pool, 0)
+        share = waiting / in_all if in_all else 0.0
+        if not waiting and pool != HTTP:
+            continue
+        busy = sum(map(_busy, mine))
+        is_theirs = busy_in_all > 0 or pool == HTTP
+        queued = waiting + (waiting_leases(leased, busy, busy_in_all) if is_theirs else 0)
         loads.append(
             StageLoad(
                 role="fetch",
                 pool=pool,
                 queued=queued,
+                in_progress=busy,
                 inflow=inflow * share,
                 drained=drained * share,
                 ceiling=host_ceiling(seen.hosts, seen.now.at, latency_of(mine)),
@@ -123,6 +129,12 @@ def stage_loads(seen: StageCounters, before: FlowCounters | None) -> list[StageL
         )
     )
     return loads
+
+
+def _busy(worker: Heartbeat) -> int:
+    """Return how many slots of a worker have a request on the way."""
+    on_the_way = sum(crawl.in_flight for crawl in worker.crawls)
+    return min(on_the_way, worker.concurrency) if worker.concurrency else on_the_way
 
 
 def latency_of(workers: Iterable[Heartbeat]) -> float:

@@ -64,6 +64,7 @@ def recommendation_json(found: Recommendation) -> dict[str, object]:
         "role": load.role,
         "pool": load.pool,
         "queued": load.queued,
+        "in_progress": load.in_progress,
         "inflow_per_s": round(load.inflow, 3),
         "drained_per_s": round(load.drained, 3),
         "ceiling_per_s": round(load.ceiling, 3) if math.isfinite(load.ceiling) else None,

@@ -42,7 +42,8 @@ class StageLoad:
 
     role: str
     pool: str = ""  # of the role fetch
-    queued: int = 0  # what a worker could take
+    queued: int = 0  # what a worker with a free slot could start
+    in_progress: int = 0  # what slots work on
     inflow: float = 0.0
     drained: float = 0.0
     ceiling: float = math.inf  # that hosts allow together
@@ -78,15 +79,17 @@ def _result(load: StageLoad, workers: int, limit: Limit, why: str) -> Wanted:
 
 
 def _needed(load: StageLoad, rules: ScaleRules) -> tuple[int, Limit, str]:
-    if not load.queued and load.inflow <= 0:
+    work = load.queued + load.in_progress
+    if not work and load.inflow <= 0:
         return 0, Limit.QUEUE, "nothing waits"
     if load.writers is not None:
         return load.writers, Limit.WRITERS, f"{plural(load.writers, 'output')} to write, each by one worker"
     if load.exits_out:
         return 0, Limit.EXITS, "every exit rests: more workers cannot send anything"
     rate = load.worker_rate or (USUAL_PARSE_RATE if load.role == "parse" else USUAL_SLOTS / USUAL_LATENCY_S)
-    asked = load.inflow + load.queued / rules.drain_s
-    queue = f"{count(load.queued)} queued, {load.inflow:.1f} more per second"
+    asked = load.inflow + work / rules.drain_s
+    started = f" and {count(load.in_progress)} in progress" if load.in_progress else ""
+    queue = f"{count(load.queued)} queued{started}, {load.inflow:.1f} more per second"
     if asked > load.ceiling:
         enough = _workers_for(load.ceiling, rate)
         left = load.ceiling - load.inflow
@@ -98,6 +101,16 @@ def _needed(load: StageLoad, rules: ScaleRules) -> tuple[int, Limit, str]:
         return enough, Limit.POLITENESS, why
     why = f"{queue}: {asked:.1f} per second empty it in {duration(rules.drain_s)}; one worker does {rate:.0f}"
     return _workers_for(asked, rate), Limit.QUEUE, why
+
+
+def waiting_leases(leased: int, busy: int, busy_in_all: int) -> int:
+    """Return how many of the leases of a fleet no slot of a pool's workers has started.
+
+    Such a lease waits like a request that is not leased: another worker could have it. Leases are not counted
+    by pool: the pool whose workers have `busy` of the busy slots has as large a part of them.
+    """
+    beyond = max(leased - busy_in_all, 0)
+    return round(beyond * busy / busy_in_all) if busy_in_all else beyond
 
 
 def _workers_for(rate: float, worker_rate: float) -> int:

@@ -35,9 +35,10 @@ def find_bottlenecks(status: "StoreStatus", now: float) -> Iterator[Bottleneck]:
     fleet = status.fleet
     yield from of_exits(status.exits, now)
     if fleet is None:
-        yield from (_paused(crawl) for crawl in status.crawls if crawl.paused)
+        for crawl in status.crawls:
+            yield from _halted(crawl)
         return
-    if not fleet.workers and any(_left(fleet, crawl.name) for crawl in status.crawls):
+    if not fleet.workers and any(_left(fleet, crawl.name) for crawl in status.crawls if not crawl.stopped):
         yield Bottleneck("workers", "", "no worker is running: start shoal worker with the same --store")
     for crawl in status.crawls:
         yield from _of_crawl(fleet, crawl)
@@ -67,8 +68,9 @@ def _left(fleet: "FleetStatus", crawl: str) -> bool:
 
 
 def _of_crawl(fleet: "FleetStatus", crawl: "CrawlStatus") -> Iterator[Bottleneck]:
-    if crawl.paused:
-        yield _paused(crawl)
+    yield from _halted(crawl)
+    if crawl.stopped:
+        return
     for role in missing_roles(fleet, crawl.name):
         text = f"{crawl.name} waits for a worker with the role {role}: shoal worker --roles {role}"
         yield Bottleneck("role", crawl.name, text, role)
@@ -86,9 +88,12 @@ def _of_crawl(fleet: "FleetStatus", crawl: "CrawlStatus") -> Iterator[Bottleneck
     yield from _outputs(fleet, crawl.name)
 
 
-def _paused(crawl: "CrawlStatus") -> Bottleneck:
-    text = f"{crawl.name} is paused: shoal resume {crawl.name} continues it"
-    return Bottleneck("crawl", crawl.name, text)
+def _halted(crawl: "CrawlStatus") -> Iterator[Bottleneck]:
+    if crawl.stopped:
+        yield Bottleneck("crawl", crawl.name, f"{crawl.name} has stopped: {crawl.stopped}")
+    if crawl.paused:
+        text = f"{crawl.name} is paused: shoal resume {crawl.name} continues it"
+        yield Bottleneck("crawl", crawl.name, text)
 
 
 def missing_roles(fleet: "FleetStatus", crawl: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from shoal.engine.runs.facts import KEY, CommandFacts
 from shoal.frontier.results import Counts
+from shoal.model.exits.spending import Spending
+from shoal.model.format import plural
 from shoal.stores.contract.store import Store
 
 
@@ -18,3 +20,16 @@ def has_ended(counts: Counts, max_pages: int) -> bool:
     states = counts.by_state()
     limited = bool(max_pages) and counts.pages >= max_pages and not states["leased"] + states["parsing"]
     return counts.accepted > 0 and (not counts.open or limited)
+
+
+def why_stopped(counts: Counts, command: CommandFacts | None, spending: Spending | None) -> str:
+    """Return why a crawl sends nothing although requests wait, and what continues it; empty: it has not."""
+    if command is None or not counts.open or counts.leased or counts.parsing:
+        return ""
+    waiting = f"{plural(counts.open, 'request')} {'waits' if counts.open == 1 else 'wait'}"
+    if command.max_pages and counts.pages >= command.max_pages:
+        pages = plural(command.max_pages, "page")
+        return f"it has the {pages} of --max-pages, and {waiting}: a larger one continues it"
+    if command.stops_at_budget and spending is not None and spending.share >= 1:
+        return f"its budget for exits is spent, and {waiting}: a larger crawl.budget continues it"
+    return ""

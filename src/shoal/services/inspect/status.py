@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shoal.engine.runs.facts import KEY as COMMAND
+from shoal.engine.runs.facts import CommandFacts
 from shoal.fetch.escalation.browser_budget import SpentPages
 from shoal.fetch.exits.ledger import crawl_key, read_spending
 from shoal.fetch.exits.refusing_hosts import read_refusing
@@ -26,6 +28,7 @@ from shoal.model.failure import FailureClass
 from shoal.model.levels.learned import HostLevels
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.services.control.levels import read_levels
+from shoal.services.inspect.finished import why_stopped
 from shoal.sinks.names import public_name
 from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools
 from shoal.stores.contract.monitoring import ALERTS
@@ -62,6 +65,7 @@ class CrawlStatus:
     closed: Mapping[str, ClosedPattern] = field(default_factory=dict)  # shapes that bring nothing new
     arguments: Mapping[str, str] = field(default_factory=dict)  # of its spider, those that are not defaults
     paused: bool = False
+    stopped: str = ""  # why it sends nothing although requests wait: a limit is reached
     unserved_pools: Mapping[str, int] = field(default_factory=dict)  # requests in pools without a worker
     lost: int = 0  # requests that a repair found in no state
     unreadable: Sequence[QuarantinedEntry] = ()  # entries of the store that could not be read
@@ -211,7 +215,11 @@ async def read_crawl(store: Store, name: str) -> CrawlStatus:
 
 async def _read_crawl(store: Store, name: str, spent: Mapping[str, bytes]) -> CrawlStatus:
     totals = await store.crawls.totals(name)
-    counts = await store.frontier.counts(name)
+    counts, spending = await store.frontier.counts(name), _read_spending(spent, name)
+    stopped = ""
+    if counts.open and counts.pages and not counts.leased and not counts.parsing:
+        command = CommandFacts.load(await store.frontier.value(name, COMMAND))
+        stopped = why_stopped(counts, command, spending)
     return CrawlStatus(
         name=name,
         accepted=counts.accepted,
@@ -230,10 +238,11 @@ async def _read_crawl(store: Store, name: str, spent: Mapping[str, bytes]) -> Cr
         closed=totals.closed,
         arguments=await store.crawls.arguments(name),
         paused=await store.frontier.paused(name),
+        stopped=stopped,
         lost=counts.lost,
         unreadable=await store.quarantined(name),
         mistaken=counts.mistaken,
-        spending=_read_spending(spent, name),
+        spending=spending,
         crashes=counts.crashes,
     )
 

@@ -54,6 +54,7 @@ def crawl_json(crawl: CrawlStatus, fleet: FleetStatus | None) -> dict[str, objec
         "large_patterns": patterns_json(crawl.large),
         "closed_patterns": patterns_json(crawl.closed),
         "paused": crawl.paused,
+        "stopped": crawl.stopped,
         "spending": None if crawl.spending is None else spending_json(crawl.spending),
         "mistaken_links": crawl.mistaken,
         "unreadable": [*map(entry_json, crawl.unreadable)],

@@ -149,6 +149,7 @@ def crawl_line(crawl: CrawlStatus, rate: float | None, *, running: bool) -> Craw
     return CrawlLine(
         crawl=crawl.name,
         state=_state(crawl, left, rate, running=running),
+        stopped=crawl.stopped,
         accepted=crawl.accepted,
         ahead=_words(crawl.counts, AHEAD),
         ended=_words(crawl.counts, ENDED),
@@ -169,6 +170,8 @@ def _state(crawl: CrawlStatus, left: int, rate: float | None, *, running: bool) 
         return "finished"
     if crawl.paused:
         return "paused"
+    if crawl.stopped:
+        return "stopped"
     return "running" if running and (rate or crawl.counts["leased"]) else "waiting"
 
 

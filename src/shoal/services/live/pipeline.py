@@ -301,6 +301,9 @@ def _verdict(
     left = sum(map(_left, status.crawls))
     if not status.crawls:
         return "no crawl yet: shoal crawl URL starts one"
+    stopped = [crawl for crawl in status.crawls if crawl.stopped]
+    if stopped and all(crawl.stopped for crawl in status.crawls if _left(crawl)):
+        return f"{stopped[0].name} has stopped: {stopped[0].stopped}"
     if any(stage.state == "paused" for stage in stages):
         return f"paused, with {plural(left, 'URL')} left: shoal resume continues"
     held = next((cause for stage in stages for cause in stage.causes if cause.level == "held"), None)

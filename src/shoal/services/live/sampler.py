@@ -396,6 +396,7 @@ class _Sampler:
                 self._alerts = AlertLines(
                     active=[*map(alert_line, found.active)],
                     recent=[*map(alert_line, found.recent)],
+                    unknown=[*map(alert_line, found.unknown)],
                     evaluated_at=found.at,
                     by=found.by,
                 )

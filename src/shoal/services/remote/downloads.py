@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from shoal.model.errors import Misconfigured, Unavailable
-from shoal.services.child_command import MAX_OUTPUT_BYTES, CommandResult, run_command
+from shoal.services.commands.child_command import MAX_OUTPUT_BYTES, CommandResult, run_command
 from shoal.services.item_file import is_item_file, stored_length
 from shoal.services.remote.items import find_output
 

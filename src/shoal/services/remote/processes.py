@@ -19,7 +19,7 @@ from shoal.model.api.submission import CrawlSubmission, SubmittedCrawl
 from shoal.model.configuration.crawl_definition import CrawlDefinition, command_arguments
 from shoal.model.errors import Misconfigured, ShoalError
 from shoal.model.settings import Settings
-from shoal.services.child_command import (
+from shoal.services.commands.child_command import (
     CommandResult,
     end_command,
     operator_options,
@@ -75,6 +75,11 @@ class CrawlProcesses:
             finally:
                 for process in list(processes._running.values()):
                     group.create_task(end_command(process), name="crawl.end")
+
+    @property
+    def config(self) -> str:
+        """Return the settings file of every command that this process starts; empty: the usual one."""
+        return self._rules.config
 
     def definition(self, submission: CrawlSubmission, role: Role) -> CrawlDefinition:
         """Return the crawl of a schedule; raise if a URL is not accepted."""

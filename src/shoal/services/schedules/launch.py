@@ -10,11 +10,12 @@ loads spiders in the sandbox that the operator has chosen for workers, whatever 
 """
 
 import asyncio
+import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -22,18 +23,25 @@ import msgspec
 from shoal.frontier.finished import is_finished
 from shoal.model.configuration.crawl_definition import CrawlDefinition, command_arguments
 from shoal.model.configuration.output_patterns import is_address
-from shoal.model.errors import Misconfigured, Unavailable
+from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.sandbox import SandboxMode
-from shoal.services.child_command import end_command, spawn_command, wait_for_end
+from shoal.model.settings import Settings
+from shoal.services.commands.child_command import end_command, spawn_command, wait_for_end
+from shoal.services.commands.seed_query import query_name
+from shoal.services.schedules.remove import discard_empty, remove_run
+from shoal.services.schedules.rules import CLAIM_S, TICK, span_of, stamp_of
 from shoal.services.schedules.scheduler import Started
-from shoal.services.seed_query import query_name
 from shoal.sinks.names import STDOUT, keep_slash
 from shoal.stores.contract.schedules import Overlap, RunState, Schedule, ScheduledRun
 from shoal.stores.contract.store import Store
+from shoal.stores.open import open_store
 
-TICK = "{tick}"  # in an argument: the time of the tick
 RETRY_S = 2.0  # before a folder that another crawl owns is tried again
-_FINISHED = {0: "", 2: "no page, or too many dead letters", 6: "some start URLs were skipped"}
+_FINISHED = {
+    0: "",
+    6: "some start URLs were skipped",
+    9: "links are held back",
+}
 _USAGE, _INTERRUPTED, _UNAVAILABLE = 1, 3, 4
 _SPIDER_FILE = re.compile(r"(.+\.(?:py|toml))(:[A-Za-z_]\w*)?", re.DOTALL)
 
@@ -46,6 +54,7 @@ class LaunchRules:
     roots: tuple[Path, ...] = ()  # folders besides the current one whose files schedules may name
     databases: tuple[str, ...] = ()  # that they may read start URLs from
     sandbox: SandboxMode = SandboxMode.REQUIRE  # in which their spiders are loaded
+    settings: Settings = field(default_factory=Settings)  # of the scheduler
 
     @property
     def folders(self) -> list[Path]:
@@ -57,8 +66,7 @@ def command_of(schedule: Schedule, run: ScheduledRun, *, shared: bool, own: Sequ
 
     `own` are those of the scheduler, which the schedule may override.
     """
-    stamp = f"{datetime.fromtimestamp(run.tick, UTC):%Y%m%dT%H%M%SZ}"
-    given = [argument.replace(TICK, stamp) for argument in command_arguments(schedule.crawl)]
+    given = [argument.replace(TICK, stamp_of(run.tick)) for argument in command_arguments(schedule.crawl)]
     again: list[str] = []
     if schedule.again:
         # A replaced generation is given up; any other that was interrupted is finished first.
@@ -67,11 +75,23 @@ def command_of(schedule: Schedule, run: ScheduledRun, *, shared: bool, own: Sequ
 
 
 def settings_of(schedule: Schedule, run: ScheduledRun) -> dict[str, str]:
-    """Return the settings of a run, as environment. A tick that is started twice begins one generation."""
+    """Return the settings of a run, as environment. A tick that is started twice begins one generation.
+
+    With `keep`, archived pages and logged attempts stay for as long as the runs that are kept.
+    """
     if not schedule.again:
         return {}
+    keep = {}
+    if schedule.keep:
+        days = str(math.ceil(span_of(schedule, run.tick) / 86_400) or 1)
+        earlier = str(max(schedule.keep - 1, 1))  # 0 would end conditional requests
+        keep = {
+            "SHOAL_RECRAWL_KEEP": earlier,
+            "SHOAL_ARCHIVE_KEEP_DAYS": days,
+            "SHOAL_FETCH_LOG_KEEP_DAYS": days,
+        }
     adaptive = {"SHOAL_RECRAWL_ADAPTIVE": "1", "SHOAL_RECRAWL_BUDGET": f"{schedule.budget:g}"}
-    return {"SHOAL_RECRAWL_AFTER": str(run.tick), **(adaptive if schedule.adaptive else {})}
+    return {"SHOAL_RECRAWL_AFTER": str(run.tick), **keep, **(adaptive if schedule.adaptive else {})}
 
 
 def allowed_crawl(schedule: Schedule, rules: LaunchRules) -> CrawlDefinition:
@@ -135,17 +155,22 @@ class CommandLauncher:
             except Misconfigured as error:
                 return Started(RunState.FAILED, str(error))
             schedule = msgspec.structs.replace(schedule, crawl=crawl)
+        tries = 0
         while True:
+            tries += 1
             code, why = await self._execute(schedule, run)
             if (run.crawl, run.tick) in self._replaced:
                 return Started(RunState.REPLACED)
             if code in _FINISHED:
                 return Started(RunState.RUNNING if self._shared else RunState.DONE, _FINISHED[code])
-            if code == _UNAVAILABLE and not self._shared:
+            if code == _UNAVAILABLE and not self._shared and tries * RETRY_S < CLAIM_S:
                 await asyncio.sleep(RETRY_S)  # another crawl owns the folder
             elif code in (_INTERRUPTED, _UNAVAILABLE) or code < 0:
                 return Started(None, why)
             else:
+                with suppress(ShoalError):  # the store cannot be changed now: an empty crawl stays
+                    async with open_store(self._dsn) as store:
+                        await discard_empty(store, run.crawl)
                 return Started(RunState.FAILED, why or f"exit code {code}")
 
     async def is_finished(self, crawl: str) -> bool:
@@ -156,6 +181,14 @@ class CommandLauncher:
         except Misconfigured:
             return True  # it was deleted
 
+    async def failure(self, crawl: str) -> str:
+        if not self._shared:
+            return ""
+        with suppress(Misconfigured):  # it was deleted
+            counts = (await self._store.fleet.frontier.reader.counts(crawl)).by_state()
+            return "" if counts["done"] else f"not one page was fetched: shoal dlq list --crawl {crawl}"
+        return ""
+
     async def cancel(self, schedule: Schedule, crawl: str) -> None:
         if not self._shared:
             for key, process in self._running.items():
@@ -164,6 +197,11 @@ class CommandLauncher:
                     process.terminate()
         elif not schedule.again and crawl in await self._store.crawls.names():
             await self._store.crawls.delete(crawl)
+
+    async def remove(self, schedule: Schedule, run: ScheduledRun) -> None:
+        folders, settings = self._rules.folders, self._rules.settings
+        async with open_store(self._dsn) as store:  # a folder's may be younger than this process
+            await remove_run(store, schedule, run, folders=folders, settings=settings)
 
     def _sandbox(self) -> dict[str, str]:
         """Return the variable that settles the sandbox of a shared store's spiders: it beats every file."""

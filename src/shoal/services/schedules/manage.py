@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.model.configuration.crawl_definition import parse_command
 from shoal.model.errors import Misconfigured
-from shoal.services.schedules.rules import check_schedule, delay_of, ticks_after
+from shoal.services.schedules.rules import check_new, check_schedule, delay_of, ticks_after
 from shoal.stores.contract.schedules import Missed, Overlap, Schedule, ScheduleState, StoredSchedules
 
 __all__ = [
@@ -83,7 +83,7 @@ def _read_state(packed: bytes) -> ScheduleState:
 
 async def add_schedule(records: StoredSchedules, schedule: Schedule) -> None:
     """Store a new schedule; raise `Misconfigured` if it cannot work, or if the name is taken."""
-    check_schedule(schedule)
+    check_new(schedule)
     if not await records.swap(SCHEDULE + schedule.name, None, msgspec.msgpack.encode(schedule)):
         raise Misconfigured(
             f"there is a schedule {schedule.name!r} already: shoal schedule remove {schedule.name} removes it"
@@ -105,12 +105,15 @@ async def list_schedules(records: StoredSchedules, now: float) -> list[KnownSche
     return listed
 
 
-async def pause_schedule(records: StoredSchedules, name: str, *, paused: bool) -> None:
-    """Pause or resume a schedule. Ticks of the pause count as missed when it is resumed."""
+async def pause_schedule(records: StoredSchedules, name: str, *, paused: bool, now: float) -> None:
+    """Pause or resume a schedule. Ticks of the pause count as missed when it is resumed, without an alert."""
     while True:
         stored = await records.all()
         schedule = _find(read_schedules(stored)[0], name)
-        after = msgspec.msgpack.encode(msgspec.structs.replace(schedule, paused=paused))
+        resumed_at = now if schedule.paused and not paused else schedule.resumed_at
+        after = msgspec.msgpack.encode(
+            msgspec.structs.replace(schedule, paused=paused, resumed_at=resumed_at)
+        )
         if await records.swap(SCHEDULE + name, stored[SCHEDULE + name], after):
             return
 

@@ -25,6 +25,7 @@ def schedule_json(one: KnownSchedule) -> dict[str, object]:
         "again": found.again,
         "adaptive": found.adaptive,
         "budget": found.budget,
+        "keep": found.keep,
         "arguments": shown_arguments(found),
         "next_at": one.next_at,
         "runs": [

@@ -5,19 +5,29 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from shoal.model.errors import DataFault, Misconfigured, ShoalError
 from shoal.services.schedules.manage import STATE, read_schedules, read_state
-from shoal.services.schedules.rules import CLAIM_S, decide, ended, renewed
+from shoal.services.schedules.rules import (
+    CLAIM_S,
+    decide,
+    delayed,
+    ended,
+    removable,
+    renewed,
+    with_removed,
+)
 from shoal.stores.contract.schedules import RunState, Schedule, ScheduledRun, ScheduleState, StoredSchedules
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
 RETRY_S = 5.0  # before a store that did not answer is asked again
+REMOVE_EVERY_S = 10.0  # a folder that a crawl owns gives up nothing until the crawl has ended
 
 
 class Started(NamedTuple):
@@ -32,7 +42,14 @@ class Launcher(Protocol):
         """Start the crawl of a tick; harmless if it was started before."""
 
     async def is_finished(self, crawl: str) -> bool: ...
+
+    async def failure(self, crawl: str) -> str:
+        """Return why a crawl that has finished counts as failed; empty: it does not."""
+
     async def cancel(self, schedule: Schedule, crawl: str) -> None: ...
+
+    async def remove(self, schedule: Schedule, run: ScheduledRun) -> None:
+        """Remove what a run has left; harmless if it was removed before."""
 
 
 class CrawlScheduler:
@@ -42,11 +59,14 @@ class CrawlScheduler:
         launcher: Launcher,
         *,
         holder: str,
+        claim_s: float = CLAIM_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`claim_s`: after which another scheduler starts a run again whose scheduler was killed."""
         self._records = records
         self._launcher = launcher
         self._holder = holder
+        self._claim_s = claim_s
         self._clock = clock
         self._refused: dict[str, str] = {}
 
@@ -56,7 +76,7 @@ class CrawlScheduler:
         A store that does not answer for a while ends neither this loop nor the crawls that it has started.
         """
         async with asyncio.TaskGroup() as group:
-            tasks: set[asyncio.Task[None]] = set()
+            tasks = {group.create_task(self._keep_removing(), name="schedule.remove")}
             while not stop.is_set():
                 try:
                     claimed, pause = await self.claim_due(), LOOK_EVERY_S
@@ -79,7 +99,32 @@ class CrawlScheduler:
         async with asyncio.TaskGroup() as group:
             for schedule, run in claimed:
                 group.create_task(self.launch(schedule, run), name=f"schedule.{run.crawl}")
+        await self.remove_old()
         return len(claimed)
+
+    async def _keep_removing(self) -> None:
+        while True:
+            await asyncio.sleep(REMOVE_EVERY_S)
+            try:
+                await self.remove_old()
+            except (ShoalError, DataFault) as error:
+                log.warning("schedules.waiting", extra={"why": str(error)})
+
+    async def remove_old(self) -> None:
+        """Remove the runs that are older than those to keep; what cannot be removed now is tried again."""
+        stored = await self._records.all()
+        for name, schedule in read_schedules(stored)[0].items():
+            with suppress(Misconfigured):  # its state cannot be read: `claim_due` logs it
+                for run in removable(schedule, read_state(schedule, stored.get(STATE + name))):
+                    try:
+                        await self._launcher.remove(schedule, run)
+                    except ShoalError as error:
+                        log.info("schedule.not_removed", extra={"crawl": run.crawl, "why": str(error)})
+                        continue
+                    await self._update(schedule, partial(with_removed, tick=run.tick))
+                    log.info(
+                        "schedule.removed", extra={"schedule": name, "crawl": run.crawl, "tick": run.tick}
+                    )
 
     async def claim_due(self) -> list[tuple[Schedule, ScheduledRun]]:
         """Decide about every tick that is due; return the runs that this scheduler has to start."""
@@ -99,9 +144,15 @@ class CrawlScheduler:
         for name, state in states.items():
             schedule, before = schedules[name], stored.get(STATE + name)
             running = [run.crawl for run in state.runs if run.state is RunState.RUNNING]
-            finished = {crawl for crawl in running if await self._launcher.is_finished(crawl)}
+            finished = [crawl for crawl in running if await self._launcher.is_finished(crawl)]
             decision = decide(
-                schedule, state, self._clock(), holder=self._holder, is_finished=finished.__contains__
+                schedule,
+                state,
+                self._clock(),
+                holder=self._holder,
+                is_finished=finished.__contains__,
+                failures={crawl: await self._launcher.failure(crawl) for crawl in finished},
+                claim_s=self._claim_s,
             )
             if decision.state == state:
                 continue
@@ -130,20 +181,23 @@ class CrawlScheduler:
             extending = group.create_task(self._extend(schedule, run), name="schedule.extend")
             started = await self._launcher.start(schedule, run)
             extending.cancel()
+        now = self._clock()
         if started.state is None:
             log.warning("schedule.delayed", extra={"crawl": run.crawl, "why": started.why})
+            await self._update(schedule, partial(delayed, tick=run.tick, why=started.why, now=now))
             return
         if started.state is RunState.FAILED:
             log.error("schedule.failed", extra={"crawl": run.crawl, "why": started.why})
         to, why = started.state, started.why
-        await self._update(schedule, lambda state: ended(state, run.tick, to=to, why=why))
+        await self._update(schedule, lambda state: ended(schedule, state, run.tick, to=to, now=now, why=why))
 
     async def _extend(self, schedule: Schedule, run: ScheduledRun) -> None:
         while True:
-            await asyncio.sleep(CLAIM_S / 3)
+            await asyncio.sleep(self._claim_s / 3)
+            until = self._clock() + self._claim_s
             try:
                 await self._update(
-                    schedule, lambda state: renewed(state, run.tick, holder=self._holder, now=self._clock())
+                    schedule, partial(renewed, tick=run.tick, holder=self._holder, until=until)
                 )
             except (ShoalError, DataFault) as error:
                 # The crawl continues, and another scheduler may start it as well.

@@ -46,6 +46,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False  # a tick begins a new generation of one crawl, and not another crawl
     adaptive: bool = False  # with `again`: only pages that are due are asked for
     budget: float = 0.0  # with `adaptive`: requests per day for known pages; 0: all that are due
+    keep: int = 0  # finished runs that stay; older ones are removed with their files; 0: all stay
+    resumed_at: float = 0.0  # when its last pause ended
 
 
 class RunState(StrEnum):
@@ -67,9 +69,11 @@ class ScheduledRun(msgspec.Struct, frozen=True, kw_only=True):
     tick: float  # epoch seconds, without jitter
     state: RunState
     crawl: str = ""
-    why: str = ""
+    why: str = ""  # it failed or was skipped; of one that is starting: why the last try to start it failed
     holder: str = ""  # the scheduler that has claimed it
     claimed_until: float = 0.0
+    at: float = 0.0  # when it failed, was missed, or did not start for the first time; 0: it has not
+    removed: bool = False  # its files, and the crawl if that is only its own
 
 
 class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):

@@ -199,7 +199,8 @@ async def _reply_to(command: GuestCommand | None, frontier: SqliteFrontier) -> C
         reply = await apply(frontier, command)
     except ShoalError as error:
         return ControlReply(error=str(error))
-    log.warning("crawl.changed", extra={"command": _encode(command).decode()})
+    if not isinstance(command, ShowHost):  # reading is no change
+        log.warning("crawl.changed", extra={"command": _encode(command).decode()})
     return reply
 
 

@@ -19,6 +19,7 @@ PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 _OWN_FILES = frozenset(
     {
         *("store.db", "store.db-wal", "store.db-shm", "lock", "control", "archive", "items", "logs"),
+        *("exits.db", "levels.db", "api.db", "schedules.db", "monitoring.db"),
         *("valkey", "socket", "server.log", "appendonlydir", "dump.rdb"),
     }
 )

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from shoal.sqlite_database import open_database, transaction, translated
-from shoal.stores.folder.permissions import secure_file
+from shoal.stores.folder.permissions import secure_file, secure_folder
 
 _SCHEMA = "CREATE TABLE {} (name TEXT PRIMARY KEY, packed BLOB NOT NULL) WITHOUT ROWID"
 
@@ -28,7 +28,8 @@ class FolderRecords:
             return dict(database.execute(f"SELECT name, packed FROM {self._table}"))  # noqa: S608
 
     async def swap(self, key: str, before: bytes | None, after: bytes | None) -> bool:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._path.parent.is_dir():
+            secure_folder(self._path.parent)
         with self._database() as database, transaction(database):
             found = f"SELECT packed FROM {self._table} WHERE name = ?"  # noqa: S608
             row = database.execute(found, (key,)).fetchone()

@@ -92,13 +92,11 @@ class FolderStore:
 
     @property
     def frontier(self) -> SqliteReader:
-        if self._reader is None:
-            raise Misconfigured(f"there is no store at {self.address} yet")
-        return self._reader
+        return _require(self._reader, self.address)
 
     @property
     def crawls(self) -> "FolderCrawls":
-        return FolderCrawls(self._folder, self.frontier)
+        return FolderCrawls(self._folder, self._reader, self.address)
 
     @property
     def workers(self) -> "FolderOwner":
@@ -141,7 +139,7 @@ class FolderStore:
         return FolderPages(self.frontier, self._folder, crawl)
 
     async def quarantined(self, crawl: str | None) -> Sequence[QuarantinedEntry]:
-        return await self.frontier.quarantined(crawl)
+        return [] if self._reader is None else await self._reader.quarantined(crawl)
 
     async def repair(self, crawls: Sequence[str]) -> list[str]:
         with self._folder.owned():
@@ -204,14 +202,29 @@ class FolderStore:
         raise Misconfigured("store: a fleet needs a server: pass --store redis://HOST, or set SHOAL_STORE")
 
 
+def _require(reader: SqliteReader | None, address: str) -> SqliteReader:
+    if reader is None:
+        raise Misconfigured(f"there is no store at {address} yet")
+    return reader
+
+
 class FolderCrawls:
     """See `StoredCrawls`."""
 
-    def __init__(self, folder: StoreFolder, reader: SqliteReader) -> None:
+    def __init__(self, folder: StoreFolder, reader: SqliteReader | None, address: str) -> None:
         self._folder = folder
-        self._reader = reader
-        self.names = reader.crawls
-        self.check = reader.check
+        self._opened = reader
+        self._address = address
+
+    @property
+    def _reader(self) -> SqliteReader:
+        return _require(self._opened, self._address)
+
+    async def names(self) -> list[str]:
+        return [] if self._opened is None else await self._opened.crawls()
+
+    async def check(self) -> list[str]:
+        return await self._reader.check()
 
     async def audit(self, crawl: str) -> Audit:
         found = await self._reader.audit(crawl)

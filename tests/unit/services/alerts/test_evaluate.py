@@ -5,7 +5,7 @@ from tests.unit.services.alerts.observed import NOW, crawl, figures, seen
 
 from shoal.model.alert import MAX_RECENT, Alert, AlertBook, AlertKind, Level, dump_book, read_book
 from shoal.model.settings import AlertSettings
-from shoal.services.alerts.evaluate import MAX_OPEN, apply_conditions, clear_all, evaluate
+from shoal.services.alerts.evaluate import MAX_OPEN, apply_conditions, clear_all, evaluate, stop_all
 from shoal.services.alerts.watch import Claim
 from shoal.services.alerts.window import since
 from shoal.worker.figures import current_figures
@@ -136,3 +136,43 @@ def test_a_claim_holds_for_as_long_as_it_was_taken_for(
     until: float, length_s: float, *, is_valid: bool
 ) -> None:
     assert Claim("w1", until, length_s).is_valid(NOW) is is_valid
+
+
+def test_the_alerts_of_a_crawl_that_is_stopped_are_unknown_and_its_next_run_continues_with_them() -> None:
+    begun = apply_conditions([condition(AlertKind.LATENCY, at=NOW - 60)], RULES, AlertBook(), NOW - 60).book
+    book = apply_conditions([condition(AlertKind.LATENCY)], RULES, begun, NOW).book
+    stopped = stop_all(book, NOW + 1)
+    assert [alert.kind for alert in stopped.unknown] == [AlertKind.LATENCY]
+    assert stopped.recent == ()  # nothing is known to be over
+    again = NOW + 5_000
+    first = apply_conditions([], RULES, stopped, again)
+    assert (first.cleared, first.raised, first.book.unknown) == ([], [], [])
+    assert len(first.book.active) == 1
+    assert len(apply_conditions([], RULES, first.book, again + RULES.calm).cleared) == 1
+
+
+def test_what_failed_by_the_records_of_a_schedule_outlives_the_crawl() -> None:
+    book = apply_conditions([condition(AlertKind.SCHEDULE_FAILED, "a")], RULES, AlertBook(), NOW).book
+    assert clear_all(book, NOW + 1).cleared == []
+    assert len(clear_all(book, NOW + 1).book.active) == 1
+    assert stop_all(book, NOW + 1).unknown == []
+
+
+def test_a_value_that_swings_around_its_limit_is_one_alert() -> None:
+    book, raised, cleared = AlertBook(), 0, 0
+    for round_ in range(400):  # every five seconds; above the limit for a minute, then just below it for one
+        waiting = 101_000 if round_ % 24 < 12 else 99_000
+        done = evaluate([seen(crawl(counts={"waiting": waiting}), at=NOW + 5 * round_)], RULES, book)
+        book, raised, cleared = done.book, raised + len(done.raised), cleared + len(done.cleared)
+    assert (raised, cleared) == (1, 0)
+    over = evaluate([seen(crawl(counts={"waiting": 80_000}), at=NOW + 5_000)], RULES, book)
+    assert len(over.cleared) == 1
+
+
+def test_an_alert_that_is_raised_again_and_again_ends_later_each_time() -> None:
+    book, raised = AlertBook(), 0
+    for round_ in range(180):  # 15 minutes; the condition holds for 30 s and is over for 30 s
+        held = [condition(at=NOW + 5 * round_)] if round_ % 12 < 6 else []
+        done = apply_conditions(held, RULES, book, NOW + 5 * round_)
+        book, raised = done.book, raised + len(done.raised)
+    assert raised == 2

@@ -14,6 +14,7 @@ from shoal.services.autoscale.rules import (
     combined,
     slot_rate,
     stabilize,
+    waiting_leases,
     wanted_workers,
 )
 
@@ -34,6 +35,9 @@ RULES = ScaleRules(min=1, max=10, drain_s=100.0, shrink_after_s=60.0)
         (StageLoad(role="fetch", queued=100, worker_rate=10, ceiling=25.0), 1, Limit.QUEUE),
         (StageLoad(role="fetch", queued=50_000, exits_out=True), 1, Limit.EXITS),
         (StageLoad(role="fetch", queued=25_600), 2, Limit.QUEUE),  # nothing measured: 128 per second
+        # 4 slots, 6 seconds a page: leases count like requests that are not leased.
+        (StageLoad(role="fetch", queued=196, in_progress=4, worker_rate=4 / 6), 3, Limit.QUEUE),
+        (StageLoad(role="fetch", in_progress=200, worker_rate=4 / 6), 3, Limit.QUEUE),
         (StageLoad(role="parse", queued=20_000), 2, Limit.QUEUE),  # nothing measured: 100 per second
         (StageLoad(role="sink", queued=20_000, writers=3), 3, Limit.WRITERS),
         (StageLoad(role="sink", queued=20_000, writers=30), 10, Limit.MAXIMUM),
@@ -42,6 +46,19 @@ RULES = ScaleRules(min=1, max=10, drain_s=100.0, shrink_after_s=60.0)
 def test_the_number_of_workers_of_a_stage(load: StageLoad, workers: int, limit: Limit) -> None:
     wanted = wanted_workers(load, RULES)
     assert (wanted.workers, wanted.limit) == (workers, limit)
+
+
+def test_leases_beyond_the_slots_of_workers_wait() -> None:
+    assert waiting_leases(28, 4, 4) == 24
+    assert waiting_leases(28, 0, 0) == 28  # their workers were killed
+    assert waiting_leases(4, 4, 4) == 0
+    assert waiting_leases(3, 4, 4) == 0  # the heartbeat is older than the counters
+    assert [waiting_leases(40, busy, 20) for busy in (15, 5)] == [15, 5]
+
+
+def test_it_does_not_say_that_nothing_waits_while_leases_do() -> None:
+    wanted = wanted_workers(StageLoad(role="fetch", queued=24, in_progress=4, worker_rate=4 / 6), RULES)
+    assert wanted.why.startswith("24 queued and 4 in progress, 0.0 more per second")
 
 
 def test_it_says_that_politeness_is_the_limit() -> None:

@@ -63,6 +63,11 @@ async def test_a_host_is_changed_and_the_rest_is_kept(store: str) -> None:
     assert (shown.interval, shown.paused) == (4.0, True)
 
 
+async def test_reading_a_host_is_logged_as_no_change(store: str, caplog: pytest.LogCaptureFixture) -> None:
+    await show_host(store, "a.test")
+    assert "crawl.changed" not in caplog.messages
+
+
 async def test_a_pace_is_cleared(store: str) -> None:
     await set_host(store, SetHost("a.test", interval=4.0, concurrency=1))
     cleared = await set_host(store, ClearHost("a.test"))

@@ -9,7 +9,7 @@ from shoal.model.configuration.crawl_definition import parse_command
 from shoal.model.errors import Misconfigured
 from shoal.model.sandbox import SandboxMode
 from shoal.model.settings import CrawlSettings, ParseSettings, Settings
-from shoal.services.schedules.launch import LaunchRules, allowed_crawl, command_of
+from shoal.services.schedules.launch import LaunchRules, allowed_crawl, command_of, settings_of
 from shoal.services.schedules.manage import read_schedules
 from shoal.services.schedules.serve import launch_rules
 from shoal.stores.contract.schedules import RunState, Schedule, ScheduledRun
@@ -119,3 +119,12 @@ def test_a_scheduler_starts_crawls_with_its_own_settings_and_the_sandbox_of_work
     command = command_of(schedule, RUN, shared=False, own=rules.options)
     assert command[:3] == ["crawl", "--allow-private", "--config=/etc/shoal.toml"]
     assert command[-3:] == ["--config=own.toml", "--", "b.py"]  # in a folder, the schedule has the last word
+
+
+def test_a_generation_keeps_its_archive_for_as_many_days_as_the_runs_that_are_kept() -> None:
+    daily = Schedule(name="a", folder="", cron="0 3 * * *", again=True, keep=7, timezone="UTC")
+    found = settings_of(daily, RUN)
+    assert (found["SHOAL_RECRAWL_KEEP"], found["SHOAL_ARCHIVE_KEEP_DAYS"]) == ("6", "7")
+    often = msgspec.structs.replace(daily, cron="", every_s=60.0, keep=1)
+    assert settings_of(often, RUN)["SHOAL_ARCHIVE_KEEP_DAYS"] == "1"
+    assert "SHOAL_ARCHIVE_KEEP_DAYS" not in settings_of(msgspec.structs.replace(daily, keep=0), RUN)

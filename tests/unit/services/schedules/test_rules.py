@@ -28,21 +28,25 @@ from shoal.services.schedules.manage import (
 from shoal.services.schedules.rules import (
     CLAIM_S,
     KEPT_RUNS,
+    check_new,
     check_schedule,
     crawl_of,
     decide,
     delay_of,
     ended,
+    removable,
     ticks_after,
+    with_removed,
 )
 from shoal.services.schedules.scheduler import CrawlScheduler, Started
-from shoal.stores.contract.schedules import Missed, Overlap, RunState, Schedule, ScheduledRun
+from shoal.stores.contract.schedules import Missed, Overlap, RunState, Schedule, ScheduledRun, ScheduleState
 
 NUMBER = int(os.environ.get("SCHEDULES", "12"))
 KILL_CHANCE = 0.6 / NUMBER  # per start: with more schedules, a scheduler lives for as many more starts
 WEEKS = int(os.environ.get("SCHEDULE_WEEKS", "2"))
 START = datetime(2026, 10, 19, tzinfo=UTC).timestamp()
 # Weeks in which clocks change: back in Europe and in New York; forward in Europe, half an hour back on Lord Howe.
+FIXED = CrawlDefinition(spider="a.py", outputs=("a.csv",))
 AUTUMN, SPRING = START, datetime(2027, 3, 22, tzinfo=UTC).timestamp()
 
 
@@ -99,6 +103,12 @@ class Crawls:
 
     async def cancel(self, schedule: Schedule, crawl: str) -> None:
         self.until[crawl] = 0.0
+
+    async def failure(self, crawl: str) -> str:
+        return ""
+
+    async def remove(self, schedule: Schedule, run: ScheduledRun) -> None:
+        pass
 
     def _die(self) -> None:
         if self.kills and self.random.random() < KILL_CHANCE:
@@ -261,7 +271,7 @@ def test_only_the_latest_runs_that_have_ended_are_kept() -> None:
     one, state = schedule(cron="0 * * * *"), None
     for hour in range(1, KEPT_RUNS + 10):
         state = decide(one, state, START + hour * 3600, holder="h", is_finished=lambda _: False).state
-        state = ended(state, state.runs[-1].tick, to=RunState.DONE)
+        state = ended(one, state, state.runs[-1].tick, to=RunState.DONE, now=START)
 
     assert state is not None
     assert [run.tick for run in state.runs] == [START + hour * 3600 for hour in range(10, KEPT_RUNS + 10)]
@@ -294,11 +304,50 @@ def test_jitter_is_the_same_for_every_scheduler_and_within_its_bounds() -> None:
         ({"cron": "61 * * * *"}, "--cron '61 \\* \\* \\* \\*': Bad minute"),
         ({"cron": "* * * * *", "timezone": "Mars/Base"}, "not a time zone"),
         ({"every_s": 0.1}, "at least one second"),
+        ({"cron": "0 0 3 * * *"}, "has 6 fields, and a schedule has five: minute hour day month weekday"),
+        ({"every_s": 5.0, "keep": -1}, "--keep: from 0"),
+        ({"every_s": 5.0, "again": True, "crawl": FIXED}, ""),
+        (
+            {"every_s": 5.0, "crawl": FIXED},
+            "the second would find the file of the first: name it a-{tick}.csv",
+        ),
     ],
 )
 def test_a_schedule_that_cannot_work_is_refused(options: dict[str, Any], text: str) -> None:
+    if not text:
+        check_new(schedule(**options))
+        return
     with pytest.raises(Misconfigured, match=text):
-        check_schedule(schedule(**options))
+        check_new(schedule(**options))
+
+
+def test_a_stored_schedule_with_seconds_still_runs() -> None:
+    check_schedule(schedule(cron="0 0 3 * * *"))
+
+
+def test_the_ticks_of_a_pause_are_skipped_as_such() -> None:
+    one = schedule(cron="0 * * * *", missed="skip", resumed_at=START + 2.5 * 3600)
+    assert states(one, START + 3.5 * 3600) == [
+        ("skipped", "paused"),
+        ("skipped", "paused"),
+        ("skipped", "missed"),
+    ]
+
+
+def test_old_runs_are_removed_and_no_number_of_failures_removes_the_last_good_ones() -> None:
+    one = schedule(cron="0 * * * *", keep=2)
+    ends = [RunState.DONE] * 4 + [RunState.FAILED] * 60 + [RunState.SKIPPED] * 60
+    runs = [ScheduledRun(tick=float(tick), state=state) for tick, state in enumerate(ends)]
+    state = ScheduleState(cursor=0.0, runs=tuple(runs))
+    old = [run.tick for run in removable(one, state)]
+    assert old == [0.0, 1.0, *map(float, range(4, 62))]
+    for tick in old:
+        state = with_removed(state, tick)
+    assert removable(one, state) == []
+    later = decide(one, state, START + 3600, holder="h", is_finished=lambda _: False).state
+    assert {run.tick for run in later.runs} >= {2.0, 3.0, 62.0, 63.0}
+    assert len(later.runs) < KEPT_RUNS + 10
+    assert removable(schedule(cron="0 * * * *"), state) == []
 
 
 async def test_schedules_are_added_once_paused_and_removed() -> None:
@@ -308,7 +357,7 @@ async def test_schedules_are_added_once_paused_and_removed() -> None:
         await add_schedule(records, schedule("news", cron="0 * * * *"))
     [listed] = await list_schedules(records, START)
     assert listed.next_at == START + 3600
-    await pause_schedule(records, "news", paused=True)
+    await pause_schedule(records, "news", paused=True, now=START)
     [listed] = await list_schedules(records, START)
     assert (listed.schedule.paused, listed.next_at) == (True, None)
     with pytest.raises(Misconfigured, match="no schedule is called 'newz'; did you mean news"):
@@ -347,6 +396,12 @@ class Recorder:
 
     async def cancel(self, schedule: Schedule, crawl: str) -> None:
         raise AssertionError
+
+    async def failure(self, crawl: str) -> str:
+        return ""
+
+    async def remove(self, schedule: Schedule, run: ScheduledRun) -> None:
+        pass
 
 
 @pytest.mark.parametrize("url", ["https://a\0b", "https://a.test/" + "x" * 300_000])

@@ -21,16 +21,15 @@ T = TypeVar("T")
 ADD_EXAMPLES = examples(
     (
         "Every night at half past three in Berlin",
-        "shoal schedule add books --cron '30 3 * * *'"
-        " --timezone Europe/Berlin -- books.py --out books-{tick}.jsonl",
+        "shoal schedule add books --cron '30 3 * * *' --timezone Europe/Berlin -- books.py --out books.jsonl",
     ),
     (
-        "The same crawl every night; shoal diff books prints what has changed",
-        "shoal schedule add books --cron '30 3 * * *' --again -- books.py --out books.jsonl",
+        "A file per night, those of the last week",
+        "shoal schedule add books --cron '30 3 * * *' --keep 7 -- books.py --out books-{tick}.jsonl",
     ),
     (
         "Every hour those pages that are due, 5,000 a day",
-        "shoal schedule add news --every 1h --again --adaptive --budget 5000/day -- news.py",
+        "shoal schedule add news --every 1h --adaptive --budget 5000/day -- news.py",
     ),
     ("Every six hours, at most one at a time", "shoal schedule add news --every 6h -- https://example.com/"),
     (
@@ -85,12 +84,16 @@ def add_command(
     again: Annotated[
         bool,
         typer.Option(
-            "--again", help="A tick begins a new generation of the crawl NAME, not a crawl NAME-TIME."
+            "--again/--separate",
+            help="A tick begins a new generation of the crawl NAME, or starts a separate crawl NAME-TIME.",
         ),
-    ] = False,
+    ] = True,
+    keep: Annotated[
+        int, typer.Option(help="Runs that stay; older ones are removed with their files; 0: all.")
+    ] = 0,
     adaptive: Annotated[
         bool,
-        typer.Option("--adaptive", help="With --again: ask only for pages that are due."),
+        typer.Option("--adaptive", help="Ask only for pages that are due, by how often they change."),
     ] = False,
     budget: Annotated[
         str | None,
@@ -99,15 +102,17 @@ def add_command(
     store: Store = None,
     config: Config = None,
 ) -> None:
-    """Add a schedule. Each tick starts a crawl named NAME-TIME, with the options after `--`.
+    """Add a schedule. Each tick begins a new generation of the crawl NAME, with the options after `--`.
 
-    With --again there is one crawl, NAME: pages that have not changed are neither sent nor parsed again, and
-    shoal diff NAME prints what has.
+    Pages that have not changed are neither sent nor parsed again, shoal diff NAME prints what has, and an
+    output is replaced when the generation has succeeded. Spider and outputs are checked now.
     """
     from shoal.cli.input.dead_letter_filters import age
+    from shoal.cli.input.settings_loader import load_settings
     from shoal.model.configuration.crawl_definition import parse_command
     from shoal.model.errors import Misconfigured
-    from shoal.services.schedules.manage import Missed, Overlap, Schedule, add_schedule
+    from shoal.services.schedules.manage import Missed, Overlap, Schedule
+    from shoal.services.schedules.serve import add_checked
 
     if not arguments:
         raise Misconfigured(
@@ -131,8 +136,10 @@ def add_command(
         again=again,
         adaptive=adaptive,
         budget=requests_per_day(budget),
+        keep=keep,
     )
-    _run(_change(store, config, lambda records: add_schedule(records, added)))
+    settings = load_settings({} if store is None else {"store": store}, config=config).settings
+    _run(add_checked(settings.store, added, settings, config=config))
     print_lines([f"added {printable(name)}; shoal schedule run serves it"])
 
 
@@ -187,7 +194,7 @@ def pause_command(name: Name, store: Store = None, config: Config = None) -> Non
     """Start no more crawls of a schedule until it is resumed."""
     from shoal.services.schedules.manage import pause_schedule
 
-    _run(_change(store, config, lambda records: pause_schedule(records, name, paused=True)))
+    _run(_change(store, config, lambda records: pause_schedule(records, name, paused=True, now=time.time())))
     print_lines([f"paused {printable(name)}"])
 
 
@@ -196,7 +203,7 @@ def resume_command(name: Name, store: Store = None, config: Config = None) -> No
     """Start crawls of a schedule again; ticks of the pause count as missed."""
     from shoal.services.schedules.manage import pause_schedule
 
-    _run(_change(store, config, lambda records: pause_schedule(records, name, paused=False)))
+    _run(_change(store, config, lambda records: pause_schedule(records, name, paused=False, now=time.time())))
     print_lines([f"resumed {printable(name)}"])
 
 
@@ -227,12 +234,14 @@ async def _change(
 
 async def _serve(dsn: str, rules: "LaunchRules", *, once: bool) -> int:
     from shoal.cli.process.signals import stop_on_signals
+    from shoal.services.alerts.scheduler import SchedulerAlerts
     from shoal.services.crawl import Stop
     from shoal.services.schedules.serve import serve_schedules
 
     stop = Stop()
     with stop_on_signals(stop, print_message, resume="shoal schedule run"):
-        await serve_schedules(dsn, stop, rules, once=once)
+        async with SchedulerAlerts.open(rules.settings) as watch:
+            await serve_schedules(rules.settings.store, stop, rules, once=once, watch=watch)
     return 0
 
 

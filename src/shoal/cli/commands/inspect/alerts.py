@@ -40,6 +40,7 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
                 "store": public_address(settings.store),
                 "evaluated_at": found.at or None,
                 "active": [*map(alert_json, found.active)],
+                "unknown": [*map(alert_json, found.unknown)],
                 "recent": [*map(alert_json, found.recent)],
             }
         )
@@ -49,11 +50,14 @@ def command(store: Store = None, config: Config = None, json: Json = False) -> N
 
 def alert_lines(found: "StoreAlerts", now: float) -> Iterator[str]:
     """Yield the active alerts, the worst first, and the latest ones that were cleared."""
-    if not found.active:
+    if not found.active and not found.unknown:
         yield "no alerts"
     for alert in found.active:
         what = f"{alert.level.value}: {alert.kind.value} for {duration(now - alert.since)}"
         yield printable(f"{what}: {alert.text}")
+    for alert in found.unknown:
+        ago = duration(now - found.at)
+        yield printable(f"unknown since the crawl was stopped {ago} ago: {alert.kind.value}: {alert.cause}")
     for alert in found.recent[:MAX_RECENT]:
         ago, lasted = duration(now - alert.cleared_at), duration(alert.cleared_at - alert.since)
         yield printable(f"cleared {ago} ago after {lasted}: {alert.kind.value}: {alert.cause}")

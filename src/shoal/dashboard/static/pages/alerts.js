@@ -28,6 +28,7 @@ export function alertsPage({ main }) {
     if (!found) return render(main, loading());
     return render(main,
       found.active.length ? card("Active", { key: "active", note: format.plural(found.active.length, "alert") }, alertList(found.active)) : empty("Nothing is wrong", "No alert is active. Queues, success, latency, dead letters, exits, workers and the store are watched."),
+      (found.unknown ?? []).length ? card("Unknown: the crawl was stopped", { key: "unknown" }, alertList(found.unknown)) : null,
       found.recent.length ? card("Cleared lately", { key: "recent" }, alertList(found.recent.slice(0, 30))) : null);
   }
 

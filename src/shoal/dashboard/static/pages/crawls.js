@@ -82,7 +82,7 @@ export function crawlPage({ main, live, rest: name }) {
     const patterns = [["nothing new", crawl.closed_patterns], ["very many URLs, all crawled", crawl.large_patterns]]
       .flatMap(([why, found]) => (found || []).map((one) => ({ why, ...one })));
     return render(main,
-      h("div", { class: "crawl-head", key: "head" }, line ? pill(line.state) : pill(crawl.paused ? "paused" : "waiting"), line ? progress(line) : null, line ? h("b", { class: "share" }, format.percent(line.share)) : null, h("span", { class: "grow" }),
+      h("div", { class: "crawl-head", key: "head" }, line ? pill(line.state) : pill(crawl.stopped ? "stopped" : crawl.paused ? "paused" : "waiting"), crawl.stopped ? h("span", { class: "soft" }, crawl.stopped) : null, line ? progress(line) : null, line ? h("b", { class: "share" }, format.percent(line.share)) : null, h("span", { class: "grow" }),
         api.may("operate") ? (crawl.paused ? h("button", { type: "button", class: "primary", onclick: () => setPaused(false) }, icon("play"), "Resume")
           : line && line.state === "finished" ? null : h("button", { type: "button", onclick: async () => { if (await confirm({ title: `Pause ${name}?`, text: "No more requests are sent. Those in progress finish.", action: "Pause" })) setPaused(true); } }, icon("pause"), "Pause")) : null),
       h("div", { class: "tiles eight", key: "tiles" },

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shoal.model.errors import Misconfigured
-from shoal.services.seed_query import QueryBytes, query_name, query_urls
+from shoal.services.commands.seed_query import QueryBytes, query_name, query_urls
 
 
 @pytest.fixture

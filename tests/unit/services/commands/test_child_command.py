@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from shoal.model.errors import Misconfigured
-from shoal.services import child_command
-from shoal.services.child_command import spawn_command, wait_for_end
+from shoal.services.commands import child_command
+from shoal.services.commands.child_command import spawn_command, wait_for_end
 
 _TALK = """
 import sys
