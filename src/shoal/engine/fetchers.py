@@ -252,6 +252,7 @@ async def open_rendering_fetcher(
             context.guard,
             plain=context.client,
             rendering=rendering,
+            rules=context.request_rules(),
         ) as client,
     ):
         yield context.fetcher(client)

@@ -58,6 +58,8 @@ FLAGS = (
     "--password-store=basic",
     "--disable-gpu",
     "--disable-dev-shm-usage",
+    # A shared worker outlives its page, and the browser does not ask about its requests.
+    "--disable-shared-workers",
     "--js-flags=--max-old-space-size=512",
     # AutofillServerCommunication: the whole browser asks a server of its maker about pages with forms.
     # WebRtcHideLocalIpsWithMdns: a page with WebRTC makes the browser join a multicast group of the network.

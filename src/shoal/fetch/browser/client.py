@@ -17,16 +17,19 @@ from typing import Any, Protocol
 
 from shoal.fetch.browser.cdp import BrowserGone, CommandFailed, TargetGone
 from shoal.fetch.browser.page_events import PageEvents
+from shoal.fetch.browser.page_requests import PageRequests, RequestRules
 from shoal.fetch.browser.pages import Context
 from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.browser.render import Capture, Download, MainRequest, PageRun
 from shoal.fetch.egress.egress import Egress
 from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.fetch.egress.passes import EgressPass, PassLimits
+from shoal.fetch.gate import MAX_WAIT_S, LocalTurn
 from shoal.fetch.http.exit_dial import AddressResolver, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin
 from shoal.fetch.http.message import Headers
 from shoal.fetch.http.send_turn import SendTurn
+from shoal.fetch.shared_gate import SharedTurn
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
@@ -70,14 +73,19 @@ class BrowserClient:
         *,
         plain: PlainClient | None = None,
         rendering: Rendering | None = None,
+        rules: RequestRules | None = None,
     ) -> None:
-        """`plain` fetches downloads; `rendering` is for requests that have none."""
+        """`plain` fetches downloads; `rendering` is for requests that have none.
+
+        `rules` pace what a page requests besides itself; without them, it is counted and bounded.
+        """
         self._pool = pool
         self._egress = egress
         self._resolver = resolver
         self._guard = guard
         self._plain = plain
         self._rendering = rendering or Rendering()
+        self._rules = rules
 
     @classmethod
     @asynccontextmanager
@@ -122,6 +130,9 @@ class BrowserClient:
         origin = self._guard.origin(request.url)
         if isinstance(origin, Failure):
             return origin
+        # Pages have used up turns of this host: it is cheaper to know that before a page is opened.
+        if isinstance(turn, LocalTurn | SharedTurn) and (wait := turn.known_wait()) > MAX_WAIT_S:
+            return NotSent(wait)
         address = ""
         if via is None:
             addresses = await resolve_allowed(self._resolver, self._guard, origin.host)
@@ -165,17 +176,35 @@ class BrowserClient:
                 paced = None if turn is None else PacedRequest(turn, origin.key)
                 if paced is not None:
                     events.on_answer = paced.answered
+                requests = PageRequests(
+                    request.url,
+                    self._guard,
+                    settings.requests,
+                    self._rules,
+                    turn.interval if isinstance(turn, LocalTurn | SharedTurn) else None,
+                )
                 run = PageRun(
-                    context.session, events, settings, request, rendering, crash_reason=browser.crash_reason
+                    context.session,
+                    events,
+                    settings,
+                    request,
+                    rendering,
+                    crash_reason=browser.crash_reason,
+                    requests=requests,
+                    start=self._egress.start,
                 )
                 await run.prepare()
                 await _set_cookies(browser.chromium.connection.browser.call_all, context, request)
                 began = monotonic()
-                context.issued.paced = paced
+                context.issued.paced, context.issued.requests = paced, requests
                 try:
                     captured = await run.run()
                 finally:
-                    context.issued.paced = None
+                    context.issued.paced = context.issued.requests = None
+                    requests.close()
+                requests.check()
+                if turn is not None:
+                    turn.timing.requests = requests.sent.total()
                 if paced is not None:
                     began = paced.sent_at or began
                     if isinstance(captured, Failure) and paced.sent_at is None:
@@ -212,6 +241,7 @@ class BrowserClient:
             captured,
             browser=browser.chromium.version,
             over=issued.over,
+            incomplete=sorted(requests.partial),
             cookies=cookies,
             elapsed=monotonic() - began,
             address=address,
@@ -325,6 +355,7 @@ def response_of(
     *,
     browser: str,
     over: Failure | None,
+    incomplete: Sequence[str],
     cookies: tuple[str, ...],
     elapsed: float,
     address: str,
@@ -339,7 +370,7 @@ def response_of(
         rendered = Rendered(
             _encodable(captured.url),
             captured.console,
-            (*captured.partial, *(("bytes",) if too_much else ())),
+            (*captured.partial, *incomplete, *(("bytes",) if too_much else ())),
             _encodable(captured.leads_to),
             tuple((name, _encodable(value)) for name, value in replaced),
             browser,

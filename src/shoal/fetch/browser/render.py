@@ -14,7 +14,7 @@ Our own scripts run in an isolated world: those of the page cannot change what `
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -24,6 +24,7 @@ import msgspec
 
 from shoal.fetch.browser.cdp import CdpSession, CommandFailed, PageEnded, TargetGone
 from shoal.fetch.browser.page_events import Hop, PageEvents
+from shoal.fetch.browser.page_requests import PageRequests
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.rendering import Action, Click, Fill, Rendering, ScrollToEnd, WaitFor
 from shoal.model.settings import BrowserSettings
@@ -89,6 +90,8 @@ class PageRun:
     request: MainRequest
     rendering: Rendering
     crash_reason: Callable[[], str]
+    requests: PageRequests
+    start: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]  # runs what requests wait for
     partial: list[str] = field(default_factory=list)
     leads_to: str = ""
     _sent: bool = False  # the request for the page itself
@@ -99,32 +102,46 @@ class PageRun:
         """Switch on what is needed. The answers are awaited: a navigation loses what is on its way."""
         self.events.attach(self.session)
         self.session.on("Fetch.requestPaused", self._paused)
-        blocked = () if self.rendering.images else BLOCKED_TYPES
         await self.session.call_all(
             [
                 *[(f"{domain}.enable", {}) for domain in ("Page", "Network", "Runtime", "Inspector")],
                 # A service worker that one page installs would answer for later pages of its site.
                 ("Network.setBypassServiceWorker", {"bypass": True}),
                 ("Emulation.setUserAgentOverride", {"userAgent": self.request.user_agent}),
-                ("Fetch.enable", {"patterns": [{"resourceType": one} for one in ("Document", *blocked)]}),
+                ("Page.addScriptToEvaluateOnNewDocument", {"source": _WITHOUT_SERVICE_WORKERS}),
+                ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
             ]
         )
 
     def _paused(self, event: Mapping[str, Any]) -> None:
         """Answer a request that waits; the browser's own answer does not matter."""
         request, post = event["requestId"], self.session.post
-        if event.get("resourceType") != "Document":
+        kind = event.get("resourceType")
+        if kind in BLOCKED_TYPES and not self.rendering.images:
             post("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
-        elif event.get("frameId") != self.events.main_frame:
-            post("Fetch.continueRequest", requestId=request)
+        elif kind != "Document" or event.get("frameId") != self.events.main_frame:
+            self._ask(event, is_document=kind == "Document")
         elif not self._sent:
             self._sent = True
             changed = self.request.overrides(event["request"]["headers"])
             post("Fetch.continueRequest", requestId=request, **changed)
         elif self._may_navigate(event["request"], redirected="redirectedRequestId" in event):
-            post("Fetch.continueRequest", requestId=request)
+            self._ask(event, is_document=True)
         else:
             post("Fetch.failRequest", requestId=request, errorReason="Aborted")
+
+    def _ask(self, event: Mapping[str, Any], *, is_document: bool) -> None:
+        """Let a request besides that for the page itself go when it may."""
+
+        def answer(admitted: bool) -> None:
+            if admitted:
+                self.session.post("Fetch.continueRequest", requestId=event["requestId"])
+            else:
+                self.session.post(
+                    "Fetch.failRequest", requestId=event["requestId"], errorReason="BlockedByClient"
+                )
+
+        self.requests.submit(str(event["request"]["url"]), self.start, answer, is_document=is_document)
 
     def _may_navigate(self, request: Mapping[str, Any], *, redirected: bool) -> bool:
         """Return whether the main frame may load this; where it leads otherwise is remembered."""
@@ -359,6 +376,10 @@ _ERRORS: Sequence[tuple[str, FailureClass]] = (
     ("ERR_INVALID", FailureClass.PROTOCOL),
     ("ERR_HTTP2", FailureClass.PROTOCOL),
 )
+
+# A service worker outlives its page, and the browser does not ask about its requests. Where there is none, a
+# page does without, as in a private window.
+_WITHOUT_SERVICE_WORKERS = "delete Navigator.prototype.serviceWorker"
 
 # Methods of prototypes: a form whose field is named `querySelector` hides that of the document.
 _FIND = "Document.prototype.querySelector.call(document, %s)"

@@ -120,6 +120,9 @@ _PROXIES = {
 _BROWSER = {
     "pages": Range(1, 1_000),
     "page_s": Range(0.1, 3_600),
+    "requests": Range(1, 100_000),
+    "burst": Range(1, 10_000),
+    "workers": Range(0, 10_000),
     "wire_bytes": Range(1, 4 * _GIB),
     "memory_bytes": Range(64 << 20, 1 << 42),
     "processes": Range(1, 10_000),
