@@ -90,6 +90,11 @@ class Pools:
         """The pools to lease from."""
         return self._leased_from
 
+    @property
+    def may_get_browser(self) -> bool:
+        """Whether other workers of the store render pages, or may be started for it."""
+        return not self.exclusive or BROWSER in self._elsewhere
+
     def remove(self, pool: str) -> None:
         """Serve a pool no longer: its fetcher cannot be opened here."""
         del self._names[pool]
@@ -378,8 +383,9 @@ def escalation_of(
     *,
     exits: ExitPool | None,
     pools: Callable[[], Collection[str]],
+    waits_for_browser: Callable[[], bool],
 ) -> Escalate:
-    """Return what makes the escalation of a crawl; `pools` returns the pools that are served."""
+    """Return what makes the escalation of a crawl; the two functions are those of `Escalation`."""
     options = settings.crawl
 
     def escalate(levels: ClientLevels) -> Escalation:
@@ -397,6 +403,7 @@ def escalation_of(
             has_exits=exits is not None and exits.has_several,
             impersonates=levels.impersonates,
             pools=pools,
+            waits_for_browser=waits_for_browser,
         )
 
     return escalate
