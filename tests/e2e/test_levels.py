@@ -283,6 +283,7 @@ document.getElementById('root').innerHTML = '<h1>filled</h1><a href=/2>2</a><a h
 <body><div id=root></div></body>"""
 
 
+@pytest.mark.slow("two workers and a browser, one after the other")
 async def test_pages_that_need_a_browser_wait_for_a_browser_worker_that_starts_later(tmp_path: Path) -> None:
     program("chromium-headless-shell", "chromium-headless-shell")
     (tmp_path / "late.py").write_text(LATE)

@@ -163,7 +163,7 @@ class SharedTurn:
         return self._local.interval
 
     def known_wait(self) -> float:
-        """Return the seconds until the turn, as this process knows it: the store may know of a longer wait."""
+        """Return the seconds until the turn, as this process knows it: the store may know more."""
         return self._local.known_wait()
 
     async def take(self, address: str = "") -> float:

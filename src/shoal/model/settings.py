@@ -360,7 +360,9 @@ class BrowserSettings:
     pages: Annotated[int, "Pages that are rendered at once; one browser per 4 of them."] = 4
     page_s: Annotated[float, "Seconds for one page; then it is captured as it is."] = 30.0
     wire_bytes: Annotated[int, "Bytes that one page may load, with all that belongs to it."] = 64 * MIB
-    requests: Annotated[int, "Requests that one page may make besides itself; further ones are refused."] = 500
+    requests: Annotated[int, "Requests that one page may make besides itself; further ones are refused."] = (
+        500
+    )
     burst: Annotated[
         int, "Requests of pages that a host may get at once; in the long run, all of them keep its pace."
     ] = 40
