@@ -338,11 +338,24 @@ async def test_a_browser_that_is_killed_while_it_starts_is_started_again(tmp_pat
     assert mark.exists()
 
 
-async def test_a_browser_that_cannot_be_isolated_says_what_to_allow(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "No usable sandbox! See",
+            r"does not start\. .*user namespaces.*browser\.sandbox.*It said: .*No usable",
+        ),
+        ("Cannot open the display", r"does not start\. It said: first line \| Cannot open the display$"),
+    ],
+)
+async def test_a_browser_that_does_not_start_is_quoted_with_advice_for_a_known_cause_alone(
+    words: str, said: str, tmp_path: Path
+) -> None:
     broken = await asyncio.to_thread(broken_program, tmp_path)
+    broken.write_text(f"#!/bin/sh\necho first line >&2\necho '{words}' >&2\nexit 1\n")
     async with BrowserPool.open(BrowserSettings(path=str(broken))) as pool, open_egress() as egress:
         client = BrowserClient(pool, egress, Names(), Guard(address_ranges(["127.0.0.1/32"])))
-        with pytest.raises(Misconfigured, match=r"does not start.*user namespaces.*browser\.sandbox"):
+        with pytest.raises(Misconfigured, match=said):
             await client.fetch("http://127.0.0.1:8080/", limits=FetchLimits())
 
 

@@ -33,7 +33,8 @@ UrlArgument = Annotated[
     ),
 ]
 ItemFields = Annotated[
-    list[str] | None, option("--item", "NAME=CSS", "A field of the record: text of the first match; repeatable.")
+    list[str] | None,
+    option("--item", "NAME=CSS", "A field of the record: text of the first match; repeatable."),
 ]
 Render = Annotated[bool | None, setting("--render", "", "crawl.render")]
 HandlerName = Annotated[
