@@ -33,6 +33,14 @@ const kept = [];
 setInterval(() => { const a = new Uint8Array(16 << 20); a.fill(1); kept.push(a); fetch('/fine') }, 50);
 </script>"""
 WINDOWS = "<script>for (let n = 0; n < 40; n++) window.open('/fine?' + n)</script>"
+BUSY = """<h1>busy</h1><script>
+const code = URL.createObjectURL(new Blob(["while (true);"]));
+for (let n = 0; n < 500; n++) new Worker(code);
+</script>"""
+NESTED = """<script>
+const code = "const own = URL.createObjectURL(new Blob(['while (true);'])); for (;;) new Worker(own)";
+new Worker(URL.createObjectURL(new Blob([code])));
+</script>"""
 MANY = "<script>document.write('<i></i>'.repeat(3000))</script>"
 FINE = "<title>fine</title><h1>fine</h1>"
 PAGES = {
@@ -41,6 +49,8 @@ PAGES = {
     "/hasty": HEAVY.replace("16 << 20", "64 << 20").replace("50)", "0)"),
     "/windows": WINDOWS,
     "/many": MANY,
+    "/busy": BUSY,
+    "/nested": NESTED,
     "/reloads": "<h1>again</h1><script>location.reload()</script>",
     "/slow": "<h1>slow</h1><script>setInterval(() => fetch('/fine'), 50)</script>",
     "/cookies": "<script>document.cookie = 'js=1; path=/'</script>",
@@ -99,6 +109,8 @@ async def page(client: BrowserClient, server: RawServer, path: str = "/fine") ->
     ("path", "limits", "failure_class", "setting"),
     [
         ("/windows", {}, FailureClass.POISON, "browser.popups"),
+        ("/busy", {}, FailureClass.POISON, "browser.workers"),
+        ("/nested", {}, FailureClass.POISON, "browser.workers"),
         ("/many", {"nodes": 1000}, FailureClass.TOO_LARGE, "browser.nodes"),
         ("/many", {"dom_bytes": 1000}, FailureClass.TOO_LARGE, "browser.dom_bytes"),
         ("/endless", {"wire_bytes": MIB}, FailureClass.TOO_LARGE, "bytes received"),
@@ -305,6 +317,29 @@ async def test_a_browser_is_replaced(limits: dict[str, float], why: str) -> None
         await page(client, server)
         await until(lambda: first not in client._pool.browsers)
         await until(lambda: not running_in({first.chromium.pid}))
+
+
+async def test_pages_of_a_browser_that_was_lost_are_rendered_once_more_each_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    async with browser_at() as (client, server):
+        await page(client, server)
+        [browser] = client._pool.browsers
+        pages = [asyncio.create_task(page(client, server, path)) for path in ("/fine?1", "/fine?2")]
+        await until(lambda: len(browser._busy) == 2)
+        os.killpg(browser.chromium.pid, signal.SIGKILL)
+        for one in pages:
+            assert b"<h1>fine</h1>" in (await one).body
+        assert [record.message for record in caplog.records].count("page.rendered_alone") == 2
+
+        [browser] = [one for one in client._pool.browsers if not one.has_ended]
+        lost = asyncio.create_task(fetch(client, server, "/silent"))
+        await until(lambda: len(browser._busy) == 1)
+        os.killpg(browser.chromium.pid, signal.SIGKILL)
+        failed = await lost
+        assert isinstance(failed, Failure)
+        assert failed.failure_class is FailureClass.HOLDER_LOST, "no other page was open: it may be its fault"
 
 
 async def test_contexts_are_kept_for_the_next_page_of_a_host() -> None:

@@ -10,10 +10,14 @@ plain client.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic, time
 from typing import Any, Protocol
+
+import msgspec
 
 from shoal.fetch.browser.cdp import BrowserGone, CommandFailed, TargetGone
 from shoal.fetch.browser.page_events import PageEvents
@@ -43,6 +47,18 @@ _NOT_OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-en
 _OF_THE_BROWSER = frozenset({"user-agent", "cookie", "host", "connection", "accept-encoding"})
 NO_PASS = 407
 MAX_COOKIES = 100
+
+log = logging.getLogger(__name__)
+
+
+class Uncertain(msgspec.Struct, frozen=True):
+    """A failure that may be the fault of another page: they share browsers, and the cores of the machine."""
+
+    failure: Failure
+
+
+Answer = Response | Download | Failure | Uncertain | NotSent
+Attempt = Callable[[], Awaitable[Answer]]
 
 
 class PlainClient(Protocol):
@@ -139,19 +155,35 @@ class BrowserClient:
             if isinstance(addresses, Failure):
                 return addresses
             address = addresses[0]
-        async with self._pool.slot():
-            answer = await self._attempt(
-                request,
-                rendering,
-                turn=turn,
-                via=via,
-                address=address,
-                origin=origin,
-                limits=limits,
-            )
+        attempt = partial(
+            self._attempt,
+            request,
+            rendering,
+            turn=turn,
+            via=via,
+            address=address,
+            origin=origin,
+            limits=limits,
+        )
+        async with self._pool.slot() as place:
+            answer = await attempt()
+        if place.shared and isinstance(answer, Uncertain):
+            answer = await self._alone(attempt, answer)
+        if isinstance(answer, Uncertain):
+            return answer.failure
         if isinstance(answer, Download):
             return await self._download(request, limits, turn, via)
         return answer
+
+    async def _alone(self, attempt: "Attempt", failed: "Uncertain") -> "Answer":
+        """Render a page once more, with no other one beside it: what befalls it now is its own fault."""
+        log.info("page.rendered_alone", extra={"why": failed.failure.reason})
+        async with self._pool.slot(alone=True):
+            while True:
+                answer = await attempt()
+                if not isinstance(answer, NotSent):
+                    return answer
+                await asyncio.sleep(answer.delay)  # given up, it would be rendered beside others once more
 
     async def _attempt(
         self,
@@ -163,7 +195,7 @@ class BrowserClient:
         address: str,
         origin: Origin,
         limits: FetchLimits,
-    ) -> Response | Download | Failure | NotSent:
+    ) -> "Answer":
         key = (id(self._egress), host_key(request.url), "" if via is None else via.key)
         settings = self._pool.settings
         began = monotonic()
@@ -214,7 +246,8 @@ class BrowserClient:
                             return NotSent(paced.not_sent)
                 if has_lost_egress(captured):
                     context.key, browser.replace = None, "its connection to the egress was lost"
-                    return Failure(FailureClass.HOLDER_LOST, f"its browser was lost: {browser.replace}")
+                    why = f"its browser was lost: {browser.replace}"
+                    return Uncertain(Failure(FailureClass.HOLDER_LOST, why))
                 cookies: tuple[str, ...] = ()
                 if isinstance(captured, Capture):
                     cookies = await _new_cookies(context, request)
@@ -222,16 +255,18 @@ class BrowserClient:
                     context.key = None  # nothing of it is used again
                 issued = context.issued
         except (CommandFailed, TimeoutError, TargetGone) as error:
-            return Failure(FailureClass.RENDERER_CRASH, f"the browser failed on it: {error or 'no answer'}")
+            why = f"the browser failed on it: {str(error) or 'it did not answer in time'}"
+            return Uncertain(Failure(FailureClass.RENDERER_CRASH, why))
         except BrowserGone as error:
-            return Failure(FailureClass.HOLDER_LOST, f"its browser was lost: {error}")
+            return Uncertain(Failure(FailureClass.HOLDER_LOST, f"its browser was lost: {error}"))
         if isinstance(captured, Download):
             return captured
         # Plain http: the browser shows the egress's own answer as a page.
         if (lost := issued.lost.get(origin.authority)) is not None:
             return lost
         if isinstance(captured, Failure):
-            return told_by_egress(captured, issued)
+            told = told_by_egress(captured, issued)
+            return Uncertain(told) if run.had_no_time and told is captured else told
         if failure := too_large(captured, issued, limits):
             return failure
         if turn is not None:

@@ -69,7 +69,7 @@ class RequestRules:
         early = (self._burst - 1) * interval
         async with asking:
             turn = self._gate.turn(host, interval=interval, early=early)
-            while (wait := await turn.take()) > 0:
+            while (wait := await turn.take()) > 0:  # noqa: ASYNC110 - no event says that a turn has come
                 await asyncio.sleep(max(wait, SHORTEST_WAIT_S))
 
     def interval(self, host: str) -> float:

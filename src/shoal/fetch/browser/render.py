@@ -94,6 +94,10 @@ class PageRun:
     start: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]  # runs what requests wait for
     partial: list[str] = field(default_factory=list)
     leads_to: str = ""
+    had_no_time: bool = (
+        False  # its script was not stopped by a limit of its own, or the browser did not answer
+    )
+    _workers: set[str] = field(default_factory=set)  # sessions of web workers that run
     _sent: bool = False  # the request for the page itself
     _acting: bool = False
     _world: tuple[int, int] = (-1, 0)  # number of navigations, and the isolated world since then
@@ -102,6 +106,7 @@ class PageRun:
         """Switch on what is needed. The answers are awaited: a navigation loses what is on its way."""
         self.events.attach(self.session)
         self.session.on("Fetch.requestPaused", self._paused)
+        self._watch_workers(self.session)
         await self.session.call_all(
             [
                 *[(f"{domain}.enable", {}) for domain in ("Page", "Network", "Runtime", "Inspector")],
@@ -110,8 +115,28 @@ class PageRun:
                 ("Emulation.setUserAgentOverride", {"userAgent": self.request.user_agent}),
                 ("Page.addScriptToEvaluateOnNewDocument", {"source": _WITHOUT_SERVICE_WORKERS}),
                 ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
+                ("Target.setAutoAttach", _ATTACH),
             ]
         )
+
+    def _watch_workers(self, session: CdpSession) -> None:
+        """Let the web workers that a page starts run, up to a limit: each may keep a core busy."""
+
+        def attached(event: Mapping[str, Any]) -> None:
+            if event["targetInfo"]["type"] in ("service_worker", "shared_worker"):
+                return  # it stays as it is, stopped before its first line
+            self._workers.add(event["sessionId"])
+            if len(self._workers) > self.limits.workers:
+                reason = f"it started more than {self.limits.workers} web workers (browser.workers)"
+                self.session.fail(PageEnded(Failure(FailureClass.POISON, reason)))
+                return
+            worker = session.sibling(event["sessionId"])
+            self._watch_workers(worker)
+            worker.post("Target.setAutoAttach", **_ATTACH)
+            worker.post("Runtime.runIfWaitingForDebugger")
+
+        session.on("Target.attachedToTarget", attached)
+        session.on("Target.detachedFromTarget", lambda event: self._workers.discard(event["sessionId"]))
 
     def _paused(self, event: Mapping[str, Any]) -> None:
         """Answer a request that waits; the browser's own answer does not matter."""
@@ -168,10 +193,12 @@ class PageRun:
                     return Failure(FailureClass.TIMEOUT, reason)
                 self.partial.append("deadline")
                 if not await self._answers():
+                    self.had_no_time = True
                     reason = f"its script did not stop within {self.limits.page_s:.0f} s (browser.page_s)"
                     return Failure(FailureClass.POISON, reason)
             return await self._capture()
         except TimeoutError:
+            self.had_no_time = True
             return Failure(FailureClass.POISON, "the browser did not answer in time")
         except PageEnded as error:
             return error.failure
@@ -376,6 +403,8 @@ _ERRORS: Sequence[tuple[str, FailureClass]] = (
     ("ERR_INVALID", FailureClass.PROTOCOL),
     ("ERR_HTTP2", FailureClass.PROTOCOL),
 )
+
+_ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
 
 # A service worker outlives its page, and the browser does not ask about its requests. Where there is none, a
 # page does without, as in a private window.
