@@ -309,6 +309,27 @@ async def test_pages_that_need_a_browser_wait_for_a_browser_worker_that_starts_l
     assert titles == ["filled"] * 3
 
 
+@pytest.mark.slow("workers look every five seconds for what waits in vain")
+async def test_a_page_for_which_no_browser_worker_comes_is_given_up_and_never_parsed_as_it_is(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    async with valkey(tmp_path / "valkey") as server, serving_written({"/": Sheet(LATE_SHELL)}) as site:
+        location = {"SHOAL_ARCHIVE_LOCATION": str(tmp_path / "archive")}
+        fleet = Fleet(server.dsn, tmp_path, settings={**HASTY, **location, "SHOAL_CRAWL_BROWSER_WAIT": "1"})
+        start = f"http://{site.authorities[0]}/"
+        submitted = await asyncio.to_thread(fleet.submit, start, spider=tmp_path / "late.py")
+        assert submitted.code == 0, submitted.err
+        worker = fleet.start("--roles", "fetch,parse,sink", "--until-done", "--allow-output", str(tmp_path))
+        assert await fleet.ended(worker) == 0
+        listed = await asyncio.to_thread(shoal, "dlq", "list", "--json", cwd=tmp_path, env=fleet.env)
+    [letter] = listed.json["letters"]
+    assert letter["class"] == "needs_browser", letter
+    assert "crawl.browser_wait" in letter["reason"]
+    output = tmp_path / "items.jsonl"
+    assert not output.exists() or not records(output)
+
+
 async def until_workers(fleet: Fleet, count: int) -> None:
     async with asyncio.timeout(60):
         while True:

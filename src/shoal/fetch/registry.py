@@ -167,6 +167,7 @@ async def open_browser_fetcher(context: FetcherContext) -> AsyncIterator[Fetcher
             context.guard,
             plain=context.client,
             rules=context.request_rules(),
+            session=context.settings.crawl.browser_session,
         )
         client = await stack.enter_async_context(opened)
         yield BrowserFetcher(context.fetcher(client, client))

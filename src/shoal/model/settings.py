@@ -62,6 +62,14 @@ class CrawlSettings:
         int, "Pages that the crawl may have rendered because auto found it necessary; 0: no limit."
     ] = 100_000
     browser_pages_per_host: Annotated[int, "The same, of one host."] = 20_000
+    browser_session: Annotated[
+        bool, "Rendered pages of one host share cache and storage; else each starts with none."
+    ] = False
+    browser_wait: Annotated[
+        float,
+        "Seconds for which requests that need a browser wait for a worker that has one, before they become"
+        " dead letters; 0: without limit.",
+    ] = 21_600.0
     profile: Annotated[str, "The browser to impersonate: chrome, edge, firefox or safari."] = "chrome"
     render: Annotated[bool, "Render every page in a browser (docs/browser.md)."] = False
     http2: Annotated[bool, "Use HTTP/2 where a server has it, without impersonation."] = False
@@ -376,8 +384,8 @@ class BrowserSettings:
     navigations: Annotated[int, "How often a page may reload itself before it is captured."] = 10
     popups: Annotated[int, "Windows that a page may open; each is closed at once."] = 5
     context_pages: Annotated[
-        int, "Pages of one host that share a cache and storage; 1: each page has a separate one."
-    ] = 1
+        int, "Pages of one host that share a cache and storage, where crawl.browser_session asks for that."
+    ] = 50
     context_s: Annotated[float, "Seconds for which they do."] = 600.0
     browser_pages: Annotated[int, "Pages after which a browser is replaced."] = 200
     idle_s: Annotated[float, "Seconds without a page after which a browser is closed."] = 60.0

@@ -97,6 +97,7 @@ async def open_browser(
     page_s: float = 20.0,
     limits: BrowserSettings | None = None,
     allowed: str = "127.0.0.1/32",
+    session: bool = False,
     **options: bool,
 ) -> AsyncIterator[BrowserClient]:
     program("chromium-headless-shell", "chromium-headless-shell")
@@ -105,7 +106,7 @@ async def open_browser(
     async with (
         BrowserPool.open(limits or BrowserSettings(page_s=page_s)) as pool,
         open_egress(guard=guard, passes=pool.passes) as egress,
-        BrowserClient.open(pool, egress, Names(), guard, rendering=rendering) as client,
+        BrowserClient.open(pool, egress, Names(), guard, rendering=rendering, session=session) as client,
     ):
         yield client
 
@@ -151,8 +152,7 @@ addEventListener('fetch', event => event.respondWith(
 
 async def test_a_page_starts_no_worker_that_outlives_it_and_none_answers_for_a_later_page(site: Site) -> None:
     site.pages |= {"/install": INSTALL, "/forge.js": FORGE, "/read": "<h1>real</h1>"}
-    limits = BrowserSettings(page_s=20.0, context_pages=50)
-    async with open_browser(WaitFor("h1"), limits=limits) as client:
+    async with open_browser(WaitFor("h1"), session=True) as client:
         assert b"<h1>nothing</h1>" in (await fetch(client, site, "/install")).body
         assert b"<h1>real</h1>" in (await fetch(client, site, "/read")).body
         assert "/forge.js" not in site.paths()
@@ -162,11 +162,16 @@ LEAVE = "<h1>left</h1><script>localStorage.setItem('left', 'behind')</script>"
 FIND = "<script>document.write('<h1>' + (localStorage.getItem('left') || 'nothing') + '</h1>')</script>"
 
 
-async def test_a_page_leaves_nothing_behind_for_the_next_one_of_its_site(site: Site) -> None:
+async def test_a_page_leaves_nothing_behind_for_the_next_one_unless_the_crawl_asks_for_a_session(
+    site: Site,
+) -> None:
     site.pages |= {"/leave": LEAVE, "/find": FIND}
     async with open_browser() as client:
         await fetch(client, site, "/leave")
         assert b"<h1>nothing</h1>" in (await fetch(client, site, "/find")).body
+    async with open_browser(session=True) as client:
+        await fetch(client, site, "/leave")
+        assert b"<h1>behind</h1>" in (await fetch(client, site, "/find")).body
 
 
 @pytest.mark.parametrize(

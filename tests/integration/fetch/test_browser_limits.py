@@ -38,7 +38,8 @@ const code = URL.createObjectURL(new Blob(["while (true);"]));
 for (let n = 0; n < 500; n++) new Worker(code);
 </script>"""
 NESTED = """<script>
-const code = "const own = URL.createObjectURL(new Blob(['while (true);'])); for (;;) new Worker(own)";
+const code = `const own = URL.createObjectURL(new Blob(['while (true);']));
+for (let n = 0; n < 100; n++) new Worker(own);`;
 new Worker(URL.createObjectURL(new Blob([code])));
 </script>"""
 MANY = "<script>document.write('<i></i>'.repeat(3000))</script>"
@@ -81,7 +82,9 @@ async def site(peer: Peer) -> None:
 
 
 @asynccontextmanager
-async def browser_at(**limits: float | str) -> AsyncIterator[tuple[BrowserClient, RawServer]]:
+async def browser_at(
+    *, session: bool = False, **limits: float | str
+) -> AsyncIterator[tuple[BrowserClient, RawServer]]:
     program("chromium-headless-shell", "chromium-headless-shell")
     guard = Guard(address_ranges(["127.0.0.1/32"]))
     settings = BrowserSettings(**{"page_s": 20.0, **limits})  # type: ignore[arg-type]
@@ -90,7 +93,7 @@ async def browser_at(**limits: float | str) -> AsyncIterator[tuple[BrowserClient
         BrowserPool.open(settings) as pool,
         open_egress(guard=guard, passes=pool.passes) as egress,
         open_client() as plain,
-        BrowserClient.open(pool, egress, Names(), guard, plain=plain) as client,
+        BrowserClient.open(pool, egress, Names(), guard, plain=plain, session=session) as client,
     ):
         yield client, server
 
@@ -342,8 +345,8 @@ async def test_pages_of_a_browser_that_was_lost_are_rendered_once_more_each_alon
         assert failed.failure_class is FailureClass.HOLDER_LOST, "no other page was open: it may be its fault"
 
 
-async def test_contexts_are_kept_for_the_next_page_of_a_host() -> None:
-    async with browser_at(context_pages=2) as (client, server):
+async def test_contexts_are_kept_for_the_next_page_of_a_host_where_the_crawl_asks_for_a_session() -> None:
+    async with browser_at(session=True, context_pages=2) as (client, server):
         for _ in range(3):
             await page(client, server)
         [browser] = client._pool.browsers

@@ -90,9 +90,11 @@ class BrowserClient:
         plain: PlainClient | None = None,
         rendering: Rendering | None = None,
         rules: RequestRules | None = None,
+        session: bool = False,
     ) -> None:
         """`plain` fetches downloads; `rendering` is for requests that have none.
 
+        With `session`, the pages of a host share cache and storage: else each has an empty one.
         `rules` pace what a page requests besides itself; without them, it is counted and bounded.
         """
         self._pool = pool
@@ -102,6 +104,7 @@ class BrowserClient:
         self._plain = plain
         self._rendering = rendering or Rendering()
         self._rules = rules
+        self._session = session
 
     @classmethod
     @asynccontextmanager
@@ -203,6 +206,8 @@ class BrowserClient:
             async with self._pool.page(
                 key, self._egress, via, PassLimits(down_bytes=settings.wire_bytes)
             ) as (browser, context):
+                if not self._session:
+                    context.key = None  # no other page gets it
                 assert context.session is not None
                 events = PageEvents(context.target, monotonic)
                 paced = None if turn is None else PacedRequest(turn, origin.key)

@@ -38,6 +38,7 @@ def _plain(number: float) -> str:
 _CRAWL = {
     "browser_pages": Range(0, _MANY),
     "browser_pages_per_host": Range(0, _MANY),
+    "browser_wait": Range(0, _YEAR_S),
     "rate": Range(0.0001, 100_000, or_zero=True),
     "address_rate": Range(0.0001, 100_000, or_zero=True),
     "burst": Range(1, 10_000),
