@@ -323,7 +323,7 @@ async def test_a_page_for_which_no_browser_worker_comes_is_given_up_and_never_pa
         worker = fleet.start("--roles", "fetch,parse,sink", "--until-done", "--allow-output", str(tmp_path))
         assert await fleet.ended(worker) == 0
         listed = await asyncio.to_thread(shoal, "dlq", "list", "--json", cwd=tmp_path, env=fleet.env)
-    [letter] = listed.json["letters"]
+    [letter] = listed.json["dead_letters"]
     assert letter["class"] == "needs_browser", letter
     assert "crawl.browser_wait" in letter["reason"]
     output = tmp_path / "items.jsonl"

@@ -97,7 +97,7 @@ class Pools:
         return not self.exclusive or BROWSER in self._elsewhere
 
     def give_up_browser(self, overdue: bool) -> None:
-        """Take requests that need a browser in order to give them up, or leave them to workers that have one."""
+        """Take requests that need a browser, to give them up, or leave them to workers that have one."""
         if BROWSER not in self._names:
             self._leased_from = (*self._names, BROWSER) if overdue else tuple(self._names)
 
