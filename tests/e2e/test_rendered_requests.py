@@ -29,7 +29,7 @@ new Worker(URL.createObjectURL(new Blob([`for (let n = 0; n < %(third)d; n++)
 </script>"""
 
 
-@pytest.mark.slow("a browser, and a page that goes on until its deadline")
+@pytest.mark.slow("a browser, and a page that never ends")
 @pytest.mark.parametrize("kind", ["folder", "fleet"])
 async def test_a_page_that_tries_thousands_of_requests_at_another_host_keeps_the_pace_of_that_host(
     kind: str, tmp_path: Path

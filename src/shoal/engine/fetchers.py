@@ -147,7 +147,7 @@ def check_waiting_pools(pools: Pools, crawl: str, waiting: Mapping[str, int]) ->
 
 
 class NoBrowser:
-    """Gives up requests that have waited for a browser for too long."""
+    """The fetcher of requests that have waited for a browser for too long: they are given up."""
 
     async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
         why = "no worker with a browser served it in time (crawl.browser_wait)"

@@ -374,7 +374,7 @@ class BrowserSettings:
     burst: Annotated[
         int, "Requests of pages that a host may get at once; in the long run, all of them keep its pace."
     ] = 40
-    workers: Annotated[int, "Web workers that a page may start."] = 20
+    workers: Annotated[int, "Web workers of a page that may run at once."] = 10
     memory_bytes: Annotated[
         int, "Memory of one renderer; above it, the renderer is ended. A browser with more is replaced."
     ] = 1024 * MIB

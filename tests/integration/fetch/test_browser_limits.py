@@ -36,11 +36,7 @@ WINDOWS = "<script>for (let n = 0; n < 40; n++) window.open('/fine?' + n)</scrip
 BUSY = """<h1>busy</h1><script>
 const code = URL.createObjectURL(new Blob(["while (true);"]));
 for (let n = 0; n < 500; n++) new Worker(code);
-</script>"""
-NESTED = """<script>
-const code = `const own = URL.createObjectURL(new Blob(['while (true);']));
-for (let n = 0; n < 100; n++) new Worker(own);`;
-new Worker(URL.createObjectURL(new Blob([code])));
+setInterval(() => fetch('/fine'), 50);
 </script>"""
 MANY = "<script>document.write('<i></i>'.repeat(3000))</script>"
 FINE = "<title>fine</title><h1>fine</h1>"
@@ -51,7 +47,6 @@ PAGES = {
     "/windows": WINDOWS,
     "/many": MANY,
     "/busy": BUSY,
-    "/nested": NESTED,
     "/reloads": "<h1>again</h1><script>location.reload()</script>",
     "/slow": "<h1>slow</h1><script>setInterval(() => fetch('/fine'), 50)</script>",
     "/cookies": "<script>document.cookie = 'js=1; path=/'</script>",
@@ -60,12 +55,20 @@ PAGES = {
 }
 
 
+asked: set[str] = set()  # paths that are answered when they are asked for a second time
+
+
 async def site(peer: Peer) -> None:
     path = (await peer.request()).split(b" ", 2)[1].decode().partition("?")[0]
     if path == "/endless":
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<h1>endless</h1>")
         while True:
             await peer.send(b"x" * 65_536)
+    elif path.startswith("/held") and path not in asked:
+        asked.add(path)
+        await asyncio.sleep(60)
+    elif path.startswith("/held"):
+        await peer.send(answer(FINE.encode(), headers=HTML))
     elif path == "/silent":
         await asyncio.sleep(60)
     elif path == "/file":
@@ -112,8 +115,7 @@ async def page(client: BrowserClient, server: RawServer, path: str = "/fine") ->
     ("path", "limits", "failure_class", "setting"),
     [
         ("/windows", {}, FailureClass.POISON, "browser.popups"),
-        ("/busy", {}, FailureClass.POISON, "browser.workers"),
-        ("/nested", {}, FailureClass.POISON, "browser.workers"),
+        ("/busy", {"workers": 4}, FailureClass.POISON, "browser.workers"),
         ("/many", {"nodes": 1000}, FailureClass.TOO_LARGE, "browser.nodes"),
         ("/many", {"dom_bytes": 1000}, FailureClass.TOO_LARGE, "browser.dom_bytes"),
         ("/endless", {"wire_bytes": MIB}, FailureClass.TOO_LARGE, "bytes received"),
@@ -326,11 +328,12 @@ async def test_pages_of_a_browser_that_was_lost_are_rendered_once_more_each_alon
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
+    asked.clear()
     async with browser_at() as (client, server):
         await page(client, server)
         [browser] = client._pool.browsers
-        pages = [asyncio.create_task(page(client, server, path)) for path in ("/fine?1", "/fine?2")]
-        await until(lambda: len(browser._busy) == 2)
+        pages = [asyncio.create_task(page(client, server, path)) for path in ("/held/1", "/held/2")]
+        await until(lambda: len(asked) == 2)
         os.killpg(browser.chromium.pid, signal.SIGKILL)
         for one in pages:
             assert b"<h1>fine</h1>" in (await one).body

@@ -28,12 +28,10 @@ from shoal.fetch.browser.render import Capture, Download, MainRequest, PageRun
 from shoal.fetch.egress.egress import Egress
 from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.fetch.egress.passes import EgressPass, PassLimits
-from shoal.fetch.gate import MAX_WAIT_S, LocalTurn
 from shoal.fetch.http.exit_dial import AddressResolver, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin
 from shoal.fetch.http.message import Headers
-from shoal.fetch.http.send_turn import SendTurn
-from shoal.fetch.shared_gate import SharedTurn
+from shoal.fetch.http.send_turn import KnownTurn, SendTurn
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
@@ -47,6 +45,7 @@ _NOT_OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-en
 _OF_THE_BROWSER = frozenset({"user-agent", "cookie", "host", "connection", "accept-encoding"})
 NO_PASS = 407
 MAX_COOKIES = 100
+TOO_FAR_S = 1.0  # a gate returns requests whose turn is further away than this to the frontier
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +149,7 @@ class BrowserClient:
         if isinstance(origin, Failure):
             return origin
         # Pages have used up turns of this host: it is cheaper to know that before a page is opened.
-        if isinstance(turn, LocalTurn | SharedTurn) and (wait := turn.known_wait()) > MAX_WAIT_S:
+        if isinstance(turn, KnownTurn) and (wait := turn.known_wait()) > TOO_FAR_S:
             return NotSent(wait)
         address = ""
         if via is None:
@@ -168,9 +167,9 @@ class BrowserClient:
             origin=origin,
             limits=limits,
         )
-        async with self._pool.slot() as place:
+        async with self._pool.slot() as slot:
             answer = await attempt()
-        if place.shared and isinstance(answer, Uncertain):
+        if slot.shared and isinstance(answer, Uncertain):
             answer = await self._alone(attempt, answer)
         if isinstance(answer, Uncertain):
             return answer.failure
@@ -218,7 +217,7 @@ class BrowserClient:
                     self._guard,
                     settings.requests,
                     self._rules,
-                    turn.interval if isinstance(turn, LocalTurn | SharedTurn) else None,
+                    turn.interval if isinstance(turn, KnownTurn) else None,
                 )
                 run = PageRun(
                     context.session,

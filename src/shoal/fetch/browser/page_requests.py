@@ -20,13 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from shoal.fetch.contract import CountedTurn, Gate
 from shoal.fetch.http.guard import Guard, Origin
 from shoal.fetch.http.send_turn import SendTurn
-from shoal.fetch.robots import RobotsUnavailable
-from shoal.fetch.robots_txt import RobotsRules
 from shoal.model.failure import Failure
-from shoal.model.page import NotSent
 from shoal.model.url import host_key, site_of
 
 MAX_HOSTS = 100  # that one page may ask
@@ -38,14 +34,26 @@ ROBOTS, TOO_MANY = "robots", "requests"  # why a request is refused
 PACE = "pace"  # requests were still waiting when the page was captured
 
 
+class Gate(Protocol):
+    """The part of a gate that is used here: `fetch.contract.Gate`."""
+
+    def turn(self, host: str, *, interval: float, burst: int = 1, early: float = 0.0) -> SendTurn: ...
+
+    def known_interval(self, host: str) -> float: ...
+
+
+class Rules(Protocol):
+    """The rules of one robots.txt: `fetch.robots_txt.RobotsRules`."""
+
+    delay: float | None
+
+    def allows(self, target: str) -> bool: ...
+
+
 class Robots(Protocol):
     """The part of `fetch.robots.RobotsPolicy` that is used here."""
 
-    def known(self, origin: str) -> RobotsRules | None: ...
-
-    async def rules(
-        self, origin: str, turn: Callable[[str], SendTurn]
-    ) -> RobotsRules | RobotsUnavailable | NotSent: ...
+    async def wait_for_rules(self, origin: str, turn: Callable[[str], SendTurn]) -> Rules | None: ...
 
 
 class RequestRules:
@@ -76,22 +84,16 @@ class RequestRules:
         """Return the interval of a host that no request of a crawl is known to keep."""
         return self._gate.known_interval(host) or self._intervals(host)
 
-    async def robots_of(self, url: str) -> RobotsRules | None:
+    async def robots_of(self, url: str) -> Rules | None:
         """Return the rules of robots.txt for a URL, which is fetched if need be; None: it is unavailable."""
         assert self._robots is not None
-        origin = url[: url.index("/", 8)]
-        while True:
-            found = self._robots.known(origin) or await self._robots.rules(origin, self._turn)
-            if isinstance(found, NotSent):
-                await asyncio.sleep(max(found.delay, SHORTEST_WAIT_S))
-            else:
-                return None if isinstance(found, RobotsUnavailable) else found
+        return await self._robots.wait_for_rules(url[: url.index("/", 8)], self._turn)
 
     @property
     def asks_robots(self) -> bool:
         return self._robots is not None
 
-    def _turn(self, host: str) -> CountedTurn:
+    def _turn(self, host: str) -> SendTurn:
         return self._gate.turn(host, interval=self.interval(host))
 
 

@@ -1,6 +1,6 @@
-"""The browsers of a process: started when there are pages for them, replaced before they grow too large.
+"""The browsers of a process: started when there are pages for them, reslotd before they grow too large.
 
-One browser serves `PAGES_PER_BROWSER` pages at once. It is replaced after `browser.browser_pages` pages, when
+One browser serves `PAGES_PER_BROWSER` pages at once. It is reslotd after `browser.browser_pages` pages, when
 its processes use more than `browser.memory_bytes`, and when it has ended. A browser without pages is closed
 after `browser.idle_s`.
 
@@ -30,8 +30,8 @@ PAGES_PER_BROWSER = 4
 
 
 @dataclass(slots=True, eq=False)
-class Place:
-    """The place of one page among those that are rendered at once."""
+class PageSlot:
+    """The slot of one page among those that are rendered at once."""
 
     shared: bool = False  # another page was open at some time: what befell this one may be the other's fault
 
@@ -45,7 +45,7 @@ class BrowserPool:
         self._group = group
         self._slots = asyncio.Semaphore(settings.pages)
         self._clearing = asyncio.Lock()  # two pages that each wait to be alone would wait for each other
-        self._places: set[Place] = set()
+        self._open: set[PageSlot] = set()
         self._starting = asyncio.Lock()
         self._browsers: list[BrowserPages] = []
         self._has_worked = False
@@ -63,7 +63,7 @@ class BrowserPool:
                 raised = error
             finally:
                 for browser in pool._browsers:
-                    browser.replace = "closing"
+                    browser.reslot = "closing"
                     browser.active = 0
                     browser.wake.set()
         if raised is not None:
@@ -75,19 +75,19 @@ class BrowserPool:
         return tuple(self._browsers)
 
     @asynccontextmanager
-    async def slot(self, *, alone: bool = False) -> AsyncIterator[Place]:
+    async def slot(self, *, alone: bool = False) -> AsyncIterator[PageSlot]:
         """Wait until one more page may be rendered; with `alone`, until no other one is."""
         async with AsyncExitStack() as stack:
             if alone:
                 await stack.enter_async_context(self._clearing)
             for _ in range(self.settings.pages if alone else 1):
                 await stack.enter_async_context(self._slots)
-            place = Place(shared=bool(self._places))
-            for other in self._places:
+            slot = PageSlot(shared=bool(self._open))
+            for other in self._open:
                 other.shared = True
-            self._places.add(place)
-            stack.callback(self._places.discard, place)
-            yield place
+            self._open.add(slot)
+            stack.callback(self._open.discard, slot)
+            yield slot
 
     @asynccontextmanager
     async def page(
@@ -125,10 +125,10 @@ class BrowserPool:
 
     @staticmethod
     def _has_room(browser: BrowserPages) -> bool:
-        return browser.active < PAGES_PER_BROWSER and not browser.replace and not browser.has_ended
+        return browser.active < PAGES_PER_BROWSER and not browser.reslot and not browser.has_ended
 
     async def _run(self, started: "asyncio.Future[BrowserPages]") -> None:
-        """Run one browser until it is replaced, has ended or is no longer needed."""
+        """Run one browser until it is reslotd, has ended or is no longer needed."""
         async with AsyncExitStack() as stack:
             try:
                 chromium = await self._open(stack)
@@ -151,7 +151,7 @@ class BrowserPool:
             about = {"pid": chromium.pid, "version": chromium.version}
             log.info("browser.started", extra=about)
             if started.cancelled():
-                browser.replace = "not needed"
+                browser.reslot = "not needed"
             else:
                 started.set_result(browser)
             try:
@@ -161,7 +161,7 @@ class BrowserPool:
                     memory.cancel()
             finally:
                 self._browsers.remove(browser)
-                log.info("browser.ended", extra={**about, "why": browser.replace or "it ended by itself"})
+                log.info("browser.ended", extra={**about, "why": browser.reslot or "it ended by itself"})
 
     async def _open(self, stack: AsyncExitStack) -> Chromium:
         """Start a browser; the first one twice, if need be: a kill while it starts must not end a crawl."""
@@ -174,9 +174,9 @@ class BrowserPool:
 
     async def _watch(self, browser: BrowserPages) -> None:
         looked_at = time.monotonic()
-        while not browser.has_ended and (browser.active or not browser.replace):
+        while not browser.has_ended and (browser.active or not browser.reslot):
             if not browser.active and time.monotonic() - browser.idle_since > self.settings.idle_s:
-                browser.replace = "no pages"
+                browser.reslot = "no pages"
                 return
             browser.wake.clear()
             try:
