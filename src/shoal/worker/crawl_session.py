@@ -431,7 +431,7 @@ class CrawlSession:
         self._bound_wait_for_browser(BROWSER in unserved)
 
     def _bound_wait_for_browser(self, in_vain: bool) -> None:
-        """Give up what needs a browser once none has served the crawl for `crawl.browser_wait`."""
+        """End the wait for a browser once none has served the crawl for `crawl.browser_wait`."""
         now, longest_s = time.monotonic(), self._settings.crawl.browser_wait
         if not in_vain:
             self._no_browser_since = None

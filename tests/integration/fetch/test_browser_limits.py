@@ -85,9 +85,8 @@ async def site(peer: Peer) -> None:
 
 
 @asynccontextmanager
-async def browser_at(
-    *, session: bool = False, **limits: float | str
-) -> AsyncIterator[tuple[BrowserClient, RawServer]]:
+async def browser_at(**limits: float | str) -> AsyncIterator[tuple[BrowserClient, RawServer]]:
+    session = bool(limits.pop("session", False))
     program("chromium-headless-shell", "chromium-headless-shell")
     guard = Guard(address_ranges(["127.0.0.1/32"]))
     settings = BrowserSettings(**{"page_s": 20.0, **limits})  # type: ignore[arg-type]

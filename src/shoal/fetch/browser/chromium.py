@@ -257,7 +257,7 @@ _CAUSES = (
     ),
     (
         re.compile(r"PermissionError.*Permission denied"),
-        "The user that it runs as (nobody, if this process is root) may not execute it",
+        "The user that it runs as (without rights, if this process is root) may not execute it",
     ),
     (re.compile(r"No space left on device"), "The disk is full, or the folder for temporary files is"),
 )

@@ -34,7 +34,7 @@ ROBOTS, TOO_MANY = "robots", "requests"  # why a request is refused
 PACE = "pace"  # requests were still waiting when the page was captured
 
 
-class Gate(Protocol):
+class PageGate(Protocol):
     """The part of a gate that is used here: `fetch.contract.Gate`."""
 
     def turn(self, host: str, *, interval: float, burst: int = 1, early: float = 0.0) -> SendTurn: ...
@@ -60,7 +60,7 @@ class RequestRules:
     """The pace and the robots.txt rules for what the pages of one crawl request."""
 
     def __init__(
-        self, gate: Gate, robots: Robots | None, intervals: Callable[[str], float], *, burst: int
+        self, gate: PageGate, robots: Robots | None, intervals: Callable[[str], float], *, burst: int
     ) -> None:
         """`intervals` returns the configured interval of a host; `robots` is None if it is ignored."""
         self._gate = gate
@@ -144,7 +144,7 @@ class PageRequests:
         admitted = await self._admit(url, host_key(url), is_document=is_document)
         if admitted:
             left = self._connections[origin.key] + 1
-            # A request in absolute form has a connection of its own. In a tunnel, many follow each other.
+            # A request in absolute form has a separate connection. In a tunnel, many follow each other.
             self._connections[origin.key] = min(left, CONNECTIONS) if origin.secure else left
         return admitted
 

@@ -1,6 +1,6 @@
-"""The browsers of a process: started when there are pages for them, reslotd before they grow too large.
+"""The browsers of a process: started when there are pages for them, replaced before they grow too large.
 
-One browser serves `PAGES_PER_BROWSER` pages at once. It is reslotd after `browser.browser_pages` pages, when
+One browser serves `PAGES_PER_BROWSER` pages at once. It is replaced after `browser.browser_pages` pages, when
 its processes use more than `browser.memory_bytes`, and when it has ended. A browser without pages is closed
 after `browser.idle_s`.
 
@@ -45,7 +45,7 @@ class BrowserPool:
         self._group = group
         self._slots = asyncio.Semaphore(settings.pages)
         self._clearing = asyncio.Lock()  # two pages that each wait to be alone would wait for each other
-        self._open: set[PageSlot] = set()
+        self._open_slots: set[PageSlot] = set()
         self._starting = asyncio.Lock()
         self._browsers: list[BrowserPages] = []
         self._has_worked = False
@@ -63,7 +63,7 @@ class BrowserPool:
                 raised = error
             finally:
                 for browser in pool._browsers:
-                    browser.reslot = "closing"
+                    browser.replace = "closing"
                     browser.active = 0
                     browser.wake.set()
         if raised is not None:
@@ -82,11 +82,11 @@ class BrowserPool:
                 await stack.enter_async_context(self._clearing)
             for _ in range(self.settings.pages if alone else 1):
                 await stack.enter_async_context(self._slots)
-            slot = PageSlot(shared=bool(self._open))
-            for other in self._open:
+            slot = PageSlot(shared=bool(self._open_slots))
+            for other in self._open_slots:
                 other.shared = True
-            self._open.add(slot)
-            stack.callback(self._open.discard, slot)
+            self._open_slots.add(slot)
+            stack.callback(self._open_slots.discard, slot)
             yield slot
 
     @asynccontextmanager
@@ -125,10 +125,10 @@ class BrowserPool:
 
     @staticmethod
     def _has_room(browser: BrowserPages) -> bool:
-        return browser.active < PAGES_PER_BROWSER and not browser.reslot and not browser.has_ended
+        return browser.active < PAGES_PER_BROWSER and not browser.replace and not browser.has_ended
 
     async def _run(self, started: "asyncio.Future[BrowserPages]") -> None:
-        """Run one browser until it is reslotd, has ended or is no longer needed."""
+        """Run one browser until it is replaced, has ended or is no longer needed."""
         async with AsyncExitStack() as stack:
             try:
                 chromium = await self._open(stack)
@@ -151,7 +151,7 @@ class BrowserPool:
             about = {"pid": chromium.pid, "version": chromium.version}
             log.info("browser.started", extra=about)
             if started.cancelled():
-                browser.reslot = "not needed"
+                browser.replace = "not needed"
             else:
                 started.set_result(browser)
             try:
@@ -161,7 +161,7 @@ class BrowserPool:
                     memory.cancel()
             finally:
                 self._browsers.remove(browser)
-                log.info("browser.ended", extra={**about, "why": browser.reslot or "it ended by itself"})
+                log.info("browser.ended", extra={**about, "why": browser.replace or "it ended by itself"})
 
     async def _open(self, stack: AsyncExitStack) -> Chromium:
         """Start a browser; the first one twice, if need be: a kill while it starts must not end a crawl."""
@@ -174,9 +174,9 @@ class BrowserPool:
 
     async def _watch(self, browser: BrowserPages) -> None:
         looked_at = time.monotonic()
-        while not browser.has_ended and (browser.active or not browser.reslot):
+        while not browser.has_ended and (browser.active or not browser.replace):
             if not browser.active and time.monotonic() - browser.idle_since > self.settings.idle_s:
-                browser.reslot = "no pages"
+                browser.replace = "no pages"
                 return
             browser.wake.clear()
             try:

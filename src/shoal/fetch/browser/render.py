@@ -94,9 +94,7 @@ class PageRun:
     start: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]  # runs what requests wait for
     partial: list[str] = field(default_factory=list)
     leads_to: str = ""
-    had_no_time: bool = (
-        False  # its script was not stopped by a limit of its own, or the browser did not answer
-    )
+    had_no_time: bool = False  # its script did not stop in time, or the browser did not answer
     _workers: set[str] = field(default_factory=set)  # sessions of web workers that run
     _sent: bool = False  # the request for the page itself
     _acting: bool = False
@@ -120,7 +118,7 @@ class PageRun:
         )
 
     def _watch_workers(self, session: CdpSession) -> None:
-        """Let the web workers that a page starts run, up to a limit: each may keep a core busy."""
+        """Count the web workers that a page starts, and end it above a limit: each may keep a core busy."""
 
         def attached(event: Mapping[str, Any]) -> None:
             if event["targetInfo"]["type"] in ("service_worker", "shared_worker"):
@@ -156,7 +154,7 @@ class PageRun:
             post("Fetch.failRequest", requestId=request, errorReason="Aborted")
 
     def _ask(self, event: Mapping[str, Any], *, is_document: bool) -> None:
-        """Let a request besides that for the page itself go when it may."""
+        """Continue a request besides that for the page itself when it may be sent."""
 
         def answer(admitted: bool) -> None:
             if admitted:
@@ -406,8 +404,8 @@ _ERRORS: Sequence[tuple[str, FailureClass]] = (
 
 _ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
 
-# A service worker outlives its page, and the browser does not ask about its requests. Where there is none, a
-# page does without, as in a private window.
+# A service worker outlives its page, and the browser does not ask about its requests. A page does without
+# it, as in a private window.
 _WITHOUT_SERVICE_WORKERS = "delete Navigator.prototype.serviceWorker"
 
 # Methods of prototypes: a form whose field is named `querySelector` hides that of the document.

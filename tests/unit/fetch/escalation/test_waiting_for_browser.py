@@ -7,7 +7,7 @@ from collections import deque
 import msgspec
 import pytest
 from tests.unit.fetch.shell_pages import SHELLS
-from tests.unit.fetch.test_fetcher import REDIRECTS, Web, lease
+from tests.unit.fetch.test_fetcher import REDIRECTS, Reply, Web, lease
 
 from shoal.fetch.escalation import escalation
 from shoal.fetch.escalation.browser_budget import BrowserBudget
@@ -31,8 +31,10 @@ class FleetOfTwo:
     def __init__(self, dice: random.Random, **options: object) -> None:
         self.dice = dice
         self.has_browser = False
-        replies = {f"http://a.test/app/{n}": (200, SHELLS["Preact"].encode(), {}) for n in range(PAGES)}
-        web = Web(replies)  # type: ignore[arg-type]
+        replies: dict[str, Reply] = {
+            f"http://a.test/app/{n}": (200, SHELLS["Preact"].encode(), {}) for n in range(PAGES)
+        }
+        web = Web(replies)
         self.escalation = Escalation(
             LearnedLevels(),
             BrowserBudget("c", None),
@@ -40,7 +42,7 @@ class FleetOfTwo:
             **options,  # type: ignore[arg-type]
         )
         self.fetcher = HttpFetcher(
-            web,
+            web,  # type: ignore[arg-type]
             SendGate(),
             REDIRECTS,
             CrawlHeaders("Shoal/1", {}),
@@ -89,7 +91,7 @@ async def test_no_page_that_needs_a_browser_is_parsed_as_it_is_because_a_browser
     run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dice = random.Random(run)
-    # How old the knowledge about the other worker may be: none of it, or the one from the start for ever.
+    # How old the knowledge about the other worker may be: none of it, or what was so at the start.
     monkeypatch.setattr(escalation, "POOLS_S", dice.choice([0.0, 1e9]))
     monkeypatch.setattr(escalation, "SYNC_CHECK_S", 0.0)
     fleet = FleetOfTwo(dice, waits_for_browser=lambda: True)
