@@ -72,7 +72,7 @@ async def test_a_page_that_tries_thousands_of_requests_at_another_host_keeps_the
 
     asked = [hit for hit in hits if hit.path != "/robots.txt"]
     assert not violations([hit.arrived for hit in hits], rate=RATE, burst=BURST + 1, slack_s=LATE_S)
-    assert 0 < len(asked) <= BURST + RATE * (PAGE_S + LATE_S)
+    assert 0 < len(asked) < TRIES / 5
     assert min(hits).path == "/robots.txt", "it is asked first"
     assert not [hit for hit in asked if hit.path.startswith("/secret")]
     assert logged.code == 0, logged.err
