@@ -7,6 +7,10 @@ closes the connection or dies.
 """
 
 import gc
+
+if __name__ == "__main__":  # what is imported stays, and looking at it takes a fifth of the start
+    gc.disable()
+
 import os
 import select
 import signal
@@ -23,6 +27,7 @@ import selectolax.lexbor  # noqa: F401
 
 from shoal.child_process import die_with_parent
 from shoal.model.errors import ShoalError
+from shoal.model.limits import MIB
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.sandbox import SandboxMode
 from shoal.model.scope import Scope
@@ -47,7 +52,7 @@ from shoal.parse.sandbox.readable import readable_paths
 from shoal.spider.run import run
 from shoal.spider.source import PlainSpider, SpiderFile, describe, load
 
-IMPORT_MEMORY_FACTOR = 4  # times the limit of a page: tables and models are loaded at import, once
+IMPORT_MEMORY_BYTES = 2048 * MIB  # tables and models are loaded at import, once
 
 
 def main() -> None:
@@ -105,6 +110,7 @@ class Zygote:
         if not isinstance(start.source, PlainSpider):
             # For the children, too. Without code there is no XPath: a child that meets XML loads it then.
             import lxml.html  # noqa: F401
+        gc.enable()
         sys.path[:] = start.path
         spider_log.install(start.log_level)
         self._memory = limits.MemoryMeter()
@@ -143,7 +149,7 @@ class Zygote:
         die_with_parent(parent)
         # Enough for the import, and for a page in a child after that. Children set lower limits.
         page = start.limits.memory_bytes
-        limits.limit_memory(self._memory.bytes_in_use() + (IMPORT_MEMORY_FACTOR + 1) * page)
+        limits.limit_memory(self._memory.bytes_in_use() + max(IMPORT_MEMORY_BYTES, 4 * page) + page)
         if sandboxed:
             limits.limit_writing()
             held |= confine.restrict(readable)

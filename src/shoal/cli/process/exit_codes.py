@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 from shoal.cli.views.output import ClosedPipe
-from shoal.model.errors import Interrupted, Lost, ShoalError, Unavailable
+from shoal.model.errors import Interrupted, Lost, NoExit, ShoalError, Unavailable
 
 
 class ExitCode(IntEnum):
@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     BAD_LINES = 6
     NO_CRAWL = 7
     KEPT = 8
+    NO_EXIT = 12
     BUG = 70  # EX_SOFTWARE of sysexits.h
     CLOSED_PIPE = 141  # what a shell reports for a command that SIGPIPE ended
 
@@ -30,6 +31,7 @@ MEANING = {
     ExitCode.BAD_LINES: "finished, but some lines of --seeds are not start URLs and were skipped",
     ExitCode.NO_CRAWL: "verify found a store without any crawl: it is new, or everything in it is lost",
     ExitCode.KEPT: "--again or --fresh has failed: the outputs of the last run were left as they are",
+    ExitCode.NO_EXIT: "no proxy works: none did at the start, or none for proxies.patience seconds",
     ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",
     ExitCode.CLOSED_PIPE: "the reader of the output closed the pipe before all of it was written",
 }
@@ -42,6 +44,8 @@ def exit_code_for(error: ShoalError) -> ExitCode:
             return ExitCode.INTERRUPTED
         case Lost():
             return ExitCode.NOT_VERIFIED
+        case NoExit():
+            return ExitCode.NO_EXIT
         case Unavailable():
             return ExitCode.UNAVAILABLE
         case ClosedPipe():

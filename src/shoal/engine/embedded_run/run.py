@@ -20,7 +20,7 @@ from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.runs.outcome import Decided
 from shoal.engine.session import SessionParser, open_session
-from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.engine.snapshot import RESUMED, Ending, Opening, Snapshot, Summary
 from shoal.fetch.http.client import HttpClient
 from shoal.model.errors import Interrupted, leaves
 from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs
@@ -201,10 +201,10 @@ class EmbeddedRun:
 async def replace_outputs(store: Store, summary: Summary) -> Summary:
     """Move the drafts of a run that has succeeded into place; return the summary with what was left alone.
 
-    An interrupted run keeps its drafts, and the next one continues them.
+    A run that was interrupted, or had no exit left, keeps its drafts, and the next one continues them.
     """
     name = summary.snapshot.crawl
-    if summary.ending is Ending.INTERRUPTED:
+    if summary.ending in RESUMED:
         return summary
     async with store.work() as working:
         frontier = working.frontier
