@@ -1,9 +1,12 @@
 """`shoal try`: one URL through fetch and handler, without touching any crawl."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from tests.e2e.command import PRIVATE, shoal
+from tests.servers.process import program
+from tests.site.written import Sheet, serving_written
 
 SPIDER = """
 import shoal
@@ -109,3 +112,24 @@ def test_a_spider_takes_arguments(shop: str, tmp_path: Path) -> None:
     ran = shoal("try", "shop.py", "-a", "path=category/nets/", "--json", cwd=tmp_path, env=PRIVATE)
     assert ran.code == 0, ran.err
     assert (ran.json["url"], ran.json["items"]) == (f"{shop}category/nets/", [{"path": "category/nets/"}])
+
+
+SHELL_PAGE = """<head><script>addEventListener('load', () => {
+document.getElementById('root').innerHTML = '<h1>filled</h1>' })</script></head><body><div id=root></div></body>"""
+
+
+@pytest.mark.slow("a command in a browser")
+async def test_a_page_that_is_empty_without_javascript_is_named_and_rendered_on_demand(
+    tmp_path: Path,
+) -> None:
+    program("chromium-headless-shell", "chromium-headless-shell")
+    async with serving_written({"/": Sheet(SHELL_PAGE)}) as site:
+        arguments = ("try", f"http://{site.authorities[0]}/", "--item", "title=h1")
+        plain = await asyncio.to_thread(shoal, *arguments, cwd=tmp_path, env=PRIVATE)
+        rendered = await asyncio.to_thread(shoal, *arguments, "--render", "--json", cwd=tmp_path, env=PRIVATE)
+    assert plain.code == 0, plain.err
+    assert "empty without JavaScript: " in plain.out
+    assert "; --render fills it in a browser" in plain.out
+    assert rendered.code == 0, rendered.err
+    assert [one["title"] for one in rendered.json["items"]] == ["filled"]
+    assert (rendered.json["rendered"], rendered.json["empty_without_javascript"]) == (True, None)

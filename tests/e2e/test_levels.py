@@ -13,6 +13,7 @@ from tests.e2e.command import HASTY, NO_RETRIES, Ran, records, shoal
 from tests.fleet_crawl import Fleet
 from tests.servers.process import program
 from tests.servers.redis import valkey
+from tests.site.written import Sheet, serving_written
 
 from shoal.cli.demo.server import open_proxy, open_site
 from shoal.cli.demo.shop import Reply
@@ -264,6 +265,69 @@ async def test_in_a_fleet_workers_with_a_browser_render_what_others_found_empty(
             ]
             assert {tried["pool"] for tried in traced["attempts"]} <= {"http", "browser"}
             assert traced["attempts"][-1]["level"] == "browser"
+
+
+LATE = """
+import shoal
+
+spider = shoal.Spider("late")
+
+
+@spider.page()
+def page(page):
+    yield {"title": page.css("h1::text").get()}
+    yield page.links("a")
+"""
+LATE_SHELL = """<head><script>addEventListener('load', () => {
+document.getElementById('root').innerHTML = '<h1>filled</h1><a href=/2>2</a><a href=/3>3</a>' })</script></head>
+<body><div id=root></div></body>"""
+
+
+@pytest.mark.slow("two workers and a browser, one after the other")
+async def test_pages_that_need_a_browser_wait_for_a_browser_worker_that_starts_later(tmp_path: Path) -> None:
+    program("chromium-headless-shell", "chromium-headless-shell")
+    (tmp_path / "late.py").write_text(LATE)
+    sheets = {path: Sheet(LATE_SHELL) for path in ("/", "/2", "/3")}
+    async with valkey(tmp_path / "valkey") as server, serving_written(sheets) as site:
+        settings = {**HASTY, **NO_RETRIES, "SHOAL_ARCHIVE_LOCATION": str(tmp_path / "archive")}
+        fleet = Fleet(server.dsn, tmp_path, settings=settings)
+        start = f"http://{site.authorities[0]}/"
+        submitted = await asyncio.to_thread(fleet.submit, start, spider=tmp_path / "late.py")
+        assert submitted.code == 0, submitted.err
+        allowed = ("--until-done", "--allow-output", str(tmp_path))
+        plain = fleet.start("--roles", "fetch,parse,sink", *allowed)
+        wanted = "late has 1 request in the pool browser, which no running worker serves"
+        async with asyncio.timeout(60):
+            while True:
+                status = await asyncio.to_thread(shoal, "status", "--json", cwd=tmp_path, env=fleet.env)
+                if any(one["text"].startswith(wanted) for one in status.json["bottlenecks"]):
+                    break
+                await asyncio.sleep(0.2)
+        browser = fleet.start("--roles", "browser", *allowed)
+        assert [await fleet.ended(worker) for worker in (plain, browser)] == [0, 0]
+    titles = [record["title"] for record in records(tmp_path / "items.jsonl")]
+    assert titles == ["filled"] * 3
+
+
+@pytest.mark.slow("workers look every five seconds for what waits in vain")
+async def test_a_page_for_which_no_browser_worker_comes_is_given_up_and_never_parsed_as_it_is(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    async with valkey(tmp_path / "valkey") as server, serving_written({"/": Sheet(LATE_SHELL)}) as site:
+        location = {"SHOAL_ARCHIVE_LOCATION": str(tmp_path / "archive")}
+        fleet = Fleet(server.dsn, tmp_path, settings={**HASTY, **location, "SHOAL_CRAWL_BROWSER_WAIT": "1"})
+        start = f"http://{site.authorities[0]}/"
+        submitted = await asyncio.to_thread(fleet.submit, start, spider=tmp_path / "late.py")
+        assert submitted.code == 0, submitted.err
+        worker = fleet.start("--roles", "fetch,parse,sink", "--until-done", "--allow-output", str(tmp_path))
+        assert await fleet.ended(worker) == 0
+        listed = await asyncio.to_thread(shoal, "dlq", "list", "--json", cwd=tmp_path, env=fleet.env)
+    [letter] = listed.json["dead_letters"]
+    assert letter["class"] == "needs_browser", letter
+    assert "crawl.browser_wait" in letter["reason"]
+    output = tmp_path / "items.jsonl"
+    assert not output.exists() or not records(output)
 
 
 async def until_workers(fleet: Fleet, count: int) -> None:

@@ -26,10 +26,14 @@ def build(spec: str, authorities: list[str]) -> Site:
     return WrittenSite(msgspec.json.decode(spec, type=dict[str, Sheet]))
 
 
+def _start(path: str) -> str:
+    return "" if path == "/robots.txt" else "<!doctype html>"
+
+
 class WrittenSite:
     def __init__(self, sheets: dict[str, Sheet]) -> None:
         self._answers = {
-            path: Answer(sheet.status, f"<!doctype html>{sheet.body}".encode(), tuple(sheet.headers))
+            path: Answer(sheet.status, f"{_start(path)}{sheet.body}".encode(), tuple(sheet.headers))
             for path, sheet in sheets.items()
         }
 

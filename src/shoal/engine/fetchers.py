@@ -43,10 +43,10 @@ from shoal.model.errors import Misconfigured, NoExit
 from shoal.model.exits.exit import ChosenExit, Exit, ExitWish, ExitWishes
 from shoal.model.exits.refusal import OFF, ROTATE
 from shoal.model.exits.spending import Budget
-from shoal.model.failure import Failure
+from shoal.model.failure import Failure, FailureClass
 from shoal.model.levels.ladder import IMPERSONATE
 from shoal.model.limits import FetchLimits
-from shoal.model.outcome import Lease
+from shoal.model.outcome import Dead, Lease
 from shoal.model.rendering import Rendering
 from shoal.model.request import BROWSER, Link, Request
 from shoal.model.settings import CrawlSettings, ProxySettings, Settings
@@ -96,6 +96,16 @@ class Pools:
         """The pools to lease from."""
         return self._leased_from
 
+    @property
+    def may_get_browser(self) -> bool:
+        """Whether other workers of the store render pages, or may be started for it."""
+        return not self.exclusive or BROWSER in self._elsewhere
+
+    def give_up_browser(self, overdue: bool) -> None:
+        """Take requests that need a browser, to give them up, or leave them to workers that have one."""
+        if BROWSER not in self._names:
+            self._leased_from = (*self._names, BROWSER) if overdue else tuple(self._names)
+
     def remove(self, pool: str) -> None:
         """Serve a pool no longer: its fetcher cannot be opened here."""
         del self._names[pool]
@@ -141,18 +151,27 @@ def check_waiting_pools(pools: Pools, crawl: str, waiting: Mapping[str, int]) ->
         )
 
 
+class NoBrowser:
+    """The fetcher of requests that have waited for a browser for too long: they are given up."""
+
+    async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
+        why = "no worker with a browser served it in time (crawl.browser_wait)"
+        return Attempt(lease, outcome=Dead(Failure(FailureClass.NEEDS_BROWSER, why)))
+
+
 class PoolFetchers:
     """Attempts each request with the fetcher of its pool."""
 
     def __init__(self, fetchers: Mapping[str, Fetcher]) -> None:
         self._fetchers = fetchers
         self._http = fetchers.get(HTTP)
+        self._browser = fetchers.get(BROWSER) or NoBrowser()
 
     async def attempt(self, lease: Lease, *, etag: str = "", modified: str = "") -> Attempt:
         pool = lease.request.pool
         fetcher = self._fetchers.get(pool)
         if fetcher is None:
-            fetcher = self._fetchers.get(BROWSER) if pool.startswith(BROWSER) else self._http
+            fetcher = self._browser if pool.startswith(BROWSER) else self._http
         assert fetcher is not None, lease.request.pool  # the frontier leases only from the pools asked for
         return await fetcher.attempt(lease, etag=etag, modified=modified)
 
@@ -207,7 +226,7 @@ async def open_fetchers(
                     raise
                 pools.remove(pool)
                 log.warning("pool.unavailable", extra={"pool": pool, "why": str(error)})
-        if list(fetchers) == [HTTP]:  # nothing to choose
+        if list(fetchers) == [HTTP] and pools.exclusive:  # nothing to choose
             yield fetchers[HTTP]
         else:
             yield PoolFetchers(fetchers)
@@ -258,6 +277,7 @@ async def open_rendering_fetcher(
             context.guard,
             plain=context.client,
             rendering=rendering,
+            rules=context.request_rules(),
         ) as client,
     ):
         yield context.fetcher(client)
@@ -395,8 +415,9 @@ def escalation_of(
     *,
     exits: ExitPool | None,
     pools: Callable[[], Collection[str]],
+    waits_for_browser: Callable[[], bool],
 ) -> Escalate:
-    """Return what makes the escalation of a crawl; `pools` returns the pools that are served."""
+    """Return what makes the escalation of a crawl; the two functions are those of `Escalation`."""
     options = settings.crawl
 
     def escalate(levels: ClientLevels) -> Escalation:
@@ -414,6 +435,7 @@ def escalation_of(
             has_exits=exits is not None and exits.has_several,
             impersonates=levels.impersonates,
             pools=pools,
+            waits_for_browser=waits_for_browser,
         )
 
     return escalate

@@ -66,7 +66,12 @@ def start_requests(plan: CrawlPlan, spider: SpiderDescription) -> list[Request]:
 
 def seed_rendering(plan: CrawlPlan, spider: SpiderDescription) -> Rendering | None:
     """Return how start URLs are rendered; None: they are not."""
-    return spider.render or (Rendering() if plan.settings.crawl.render else None)
+    return crawl_rendering(plan.settings, spider)
+
+
+def crawl_rendering(settings: Settings, spider: SpiderDescription) -> Rendering | None:
+    """Return how the pages of a crawl are rendered; None: only those are that ask for it."""
+    return spider.render or (Rendering() if settings.crawl.render else None)
 
 
 def start_cookies(settings: CrawlSettings, seeds: Sequence[Request]) -> list[Cookie]:

@@ -231,7 +231,14 @@ def open_escalation(crawl: OpenCrawl, settings: Settings, share: WorkShare) -> E
         return None
 
     pools = crawl.served_pools or (lambda: share.pools.names)
-    return escalation_of(crawl.name, settings, crawl.learned, exits=crawl.exits, pools=pools)
+    return escalation_of(
+        crawl.name,
+        settings,
+        crawl.learned,
+        exits=crawl.exits,
+        pools=pools,
+        waits_for_browser=lambda: share.pools.may_get_browser,
+    )
 
 
 def parse_identity(spider: SpiderDescription, crawl: OpenCrawl, settings: Settings) -> ParseIdentity | None:

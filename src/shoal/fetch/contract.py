@@ -76,7 +76,9 @@ class CountedTurn(SendTurn, Protocol):
 class Gate(Protocol):
     """Keeps the pace of hosts: within this process (`SendGate`), or for a whole fleet (`SharedGate`)."""
 
-    def turn(self, host: str, *, interval: float, burst: int = 1) -> CountedTurn: ...
+    def turn(self, host: str, *, interval: float, burst: int = 1, early: float = 0.0) -> CountedTurn: ...
+
+    def known_interval(self, host: str) -> float: ...
 
 
 @dataclass(slots=True)

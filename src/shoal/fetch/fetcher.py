@@ -223,9 +223,10 @@ class HttpFetcher:
         self, lease: Lease, choice: LevelChoice, escalation: Escalation, failure: Failure
     ) -> Retry | Filtered | None:
         """Return what becomes of a request whose level has failed; None: what would without levels."""
-        if lease.rests >= self._retry.max_rests:
-            return None
         is_shell = failure.failure_class is FailureClass.NEEDS_BROWSER
+        # A shell is not parsed because its host had asked to wait before; it is moved once at most.
+        if lease.rests >= self._retry.max_rests and not is_shell:
+            return None
         cause = Cause.EMPTY_SHELL if is_shell else Cause.ANTI_BOT
         found = escalation.failed(lease, choice, cause, failure.reason)
         if not isinstance(found, Request):

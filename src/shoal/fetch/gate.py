@@ -77,9 +77,20 @@ class SendGate:
     def __len__(self) -> int:
         return len(self._tat)
 
-    def turn(self, host: str, *, interval: float, burst: int = 1) -> "LocalTurn":
-        """Return a turn for one attempt to send to `host`."""
-        return LocalTurn(self, host, interval, burst)
+    def turn(self, host: str, *, interval: float, burst: int = 1, early: float = 0.0) -> "LocalTurn":
+        """Return a turn for one attempt to send to `host`, taken up to `early` seconds before it is due."""
+        return LocalTurn(self, host, interval, burst, early)
+
+    def known_interval(self, host: str) -> float:
+        """Return the interval that the latest turn of a host keeps; 0.0: nothing is known of it."""
+        return self._last[host].interval if host in self._last else 0.0
+
+    def known_wait(self, turn: "LocalTurn") -> float:
+        """Return the seconds until a turn is due, without taking it."""
+        if turn.interval <= 0 or turn.host not in self._tat:
+            return 0.0
+        due = pace.next_turn(self._tat[turn.host], interval=turn.interval, burst=turn.burst)
+        return due - turn.early - self.clock()
 
     def ask(self, turn: "LocalTurn") -> float:
         """Take the host's turn and return 0.0, or return the seconds until it is due."""
@@ -90,7 +101,7 @@ class SendGate:
         last = self._last.get(turn.host)
         if last is not None and turn.interval > last.interval:
             tat += turn.interval - last.interval  # the interval has grown since: apply it to the last send
-        wait = pace.next_turn(tat, interval=turn.interval, burst=turn.burst) - now
+        wait = pace.next_turn(tat, interval=turn.interval, burst=turn.burst) - turn.early - now
         if wait > 0:
             return wait
         turn.at = now
@@ -182,16 +193,21 @@ class SendGate:
 class LocalTurn:
     """Permission to send, for one attempt: taken before every write, a transparent second one included."""
 
-    __slots__ = ("_gate", "at", "burst", "host", "interval", "sends", "timing")
+    __slots__ = ("_gate", "at", "burst", "early", "host", "interval", "sends", "timing")
 
-    def __init__(self, gate: SendGate, host: str, interval: float, burst: int) -> None:
+    def __init__(self, gate: SendGate, host: str, interval: float, burst: int, early: float = 0.0) -> None:
         self.host = host
         self.interval = interval
         self.burst = burst
+        self.early = early
         self.sends = 0
         self.timing = Timing()
         self._gate = gate
         self.at = 0.0  # when it was taken, then when the request was sent
+
+    def known_wait(self) -> float:
+        """Return the seconds until the turn, as this process knows it."""
+        return self._gate.known_wait(self)
 
     async def take(self, address: str = "") -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""

@@ -37,6 +37,7 @@ import msgspec
 
 from shoal.fetch.browser.chromium import find_program, missing_program
 from shoal.fetch.browser.client import BrowserClient
+from shoal.fetch.browser.page_requests import RequestRules
 from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.contract import Attempt, Client, Fetcher, Gate
 from shoal.fetch.cookies import CookieJar
@@ -94,6 +95,16 @@ class FetcherContext(msgspec.Struct, frozen=True):
         egress.on_traffic = client.on_traffic
         return egress.listen()
 
+    def request_rules(self) -> RequestRules:
+        """Return the rules for what rendered pages request besides themselves."""
+        return RequestRules(self.gate, self.robots, self._interval, burst=self.settings.browser.burst)
+
+    def _interval(self, host: str) -> float:
+        block, rate = self.settings.hosts.get(host), self.settings.crawl.rate
+        if block is not None and block.rate is not None:
+            rate = block.rate
+        return 1 / rate if rate else 0.0
+
     def fetcher(self, client: Client, clients: ClientChoice | None = None) -> HttpFetcher:
         """Return a fetcher that does everything but the exchange itself, which `client` does.
 
@@ -150,7 +161,13 @@ async def open_browser_fetcher(context: FetcherContext) -> AsyncIterator[Fetcher
             pool = await stack.enter_async_context(BrowserPool.open(context.settings.browser))
         egress = await stack.enter_async_context(context.egress(pool.passes))
         opened = BrowserClient.open(
-            pool, egress, context.client.resolver, context.guard, plain=context.client
+            pool,
+            egress,
+            context.client.resolver,
+            context.guard,
+            plain=context.client,
+            rules=context.request_rules(),
+            session=context.settings.crawl.browser_session,
         )
         client = await stack.enter_async_context(opened)
         yield BrowserFetcher(context.fetcher(client, client))

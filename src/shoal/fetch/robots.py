@@ -50,6 +50,7 @@ MAX_INLINE_BYTES = 8 * 1024  # parsed in a few ms at worst; larger ones are pars
 MAX_HOPS = 5
 PATIENT_TRIES = 7  # tries in a row: four minutes
 FIRST_WAIT_S, MAX_WAIT_S = 2.0, 300.0
+SHORTEST_WAIT_S = 0.1  # a host that is paused is asked about again
 MAX_CACHE_BYTES = 32 * MIB
 MAX_DOWN_ORIGINS = 10_000  # unreachable origins remembered
 _MAX_AGE = re.compile(r"\bmax-age\s*=\s*\"?(\d{1,10})", re.IGNORECASE)
@@ -157,6 +158,14 @@ class RobotsPolicy:
             if fetching is None:
                 return await self._load_or_fetch(origin, turn)
             await fetching.wait()  # then check again: the task that fetched may have been cancelled
+
+    async def wait_for_rules(self, origin: str, turn: Callable[[str], SendTurn]) -> RobotsRules | None:
+        """Return the rules, however long it takes to have them; None: robots.txt is unavailable."""
+        while isinstance(  # noqa: ASYNC110 - no event says that a turn has come
+            found := self.known(origin) or await self.rules(origin, turn), NotSent
+        ):
+            await asyncio.sleep(max(found.delay, SHORTEST_WAIT_S))
+        return found if isinstance(found, RobotsRules) else None
 
     async def _load_or_fetch(
         self, origin: str, turn: Callable[[str], SendTurn]

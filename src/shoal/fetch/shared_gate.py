@@ -93,18 +93,22 @@ class SharedGate:
         self._logged_at = -LOG_EVERY_S
         self._logged = 0
 
-    def turn(self, host: str, *, interval: float, burst: int = 1) -> "SharedTurn":
-        """Return a turn for one attempt to send to `host`."""
-        return SharedTurn(self, self.local.turn(host, interval=interval, burst=burst))
+    def turn(self, host: str, *, interval: float, burst: int = 1, early: float = 0.0) -> "SharedTurn":
+        """Return a turn for one attempt to send to `host`, taken up to `early` seconds before it is due."""
+        return SharedTurn(self, self.local.turn(host, interval=interval, burst=burst, early=early))
 
-    def request(self, host: str, interval: float, receipt: str) -> TurnRequest:
+    def known_interval(self, host: str) -> float:
+        """Return the interval that the latest turn of this process at a host keeps; 0.0: it had none."""
+        return self.local.known_interval(host)
+
+    def request(self, host: str, interval: float, receipt: str, early: float = 0.0) -> TurnRequest:
         """Return what to ask the store for."""
         margin = max(MARGIN_SHARE * interval, MIN_MARGIN_S)
         leeway, ahead = margin, 0.0
         if self.delay.worst > margin / 2:
             leeway = max(margin, DELAY_FACTOR * self.delay.worst + DELAY_EXTRA_S)
             ahead = AHEAD_FACTOR * self.delay.typical
-        return TurnRequest(host, interval, margin, leeway, ahead, self.crawl, receipt)
+        return TurnRequest(host, interval, margin, leeway, max(ahead, early), self.crawl, receipt)
 
     async def crowd_wait(self, address: str, host: str, interval: float, own: float) -> float:
         """Wait for the turn of an address or site; if it is too far away, return the seconds until it.
@@ -155,6 +159,14 @@ class SharedTurn:
         self.timing = local.timing
         self.sends = 0
 
+    @property
+    def interval(self) -> float:
+        return self._local.interval
+
+    def known_wait(self) -> float:
+        """Return the seconds until the turn, as this process knows it: the store may know more."""
+        return self._local.known_wait()
+
     async def take(self, address: str = "") -> float:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         gate, local = self._gate, self._local
@@ -167,7 +179,7 @@ class SharedTurn:
             self.sends += 1
             return 0.0
         while True:
-            asked = gate.request(local.host, local.interval, self._receipt)
+            asked = gate.request(local.host, local.interval, self._receipt, local.early)
             answer = await gate.ask(asked)
             took = gate.clock() - answer.asked_at
             gate.delay.note(took)
@@ -175,16 +187,16 @@ class SharedTurn:
                 return NOT_SENT_S
             if answer.kind is TurnKind.WAIT:
                 self._receipt = ""
-                if answer.wait > MAX_WAIT_S:
-                    return answer.wait
-                await asyncio.sleep(max(answer.wait - asked.ahead / 2, 0.0))
+                if answer.wait - local.early > MAX_WAIT_S:
+                    return answer.wait - local.early
+                await asyncio.sleep(max(answer.wait - max(asked.ahead / 2, local.early), 0.0))
                 continue
             self._receipt = answer.receipt
             # The store may have answered just now. A slot that was granted ahead must not be used early then.
             late = took - asked.leeway
             if late <= 0:
-                if answer.wait > 0:
-                    await asyncio.sleep(answer.wait)
+                if answer.wait > local.early:
+                    await asyncio.sleep(answer.wait - local.early)
                 late = await self._wait_until_free(answer.asked_at + answer.wait + asked.leeway)
             if late <= 0:
                 return 0.0

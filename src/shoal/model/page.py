@@ -21,7 +21,7 @@ class Rendered(msgspec.Struct, frozen=True, omit_defaults=True):
 
     url: str  # of the document, which its scripts may have changed
     console: tuple[str, ...] = ()  # errors of its scripts
-    partial: tuple[str, ...] = ()  # the limits that cut it short: `deadline`, `navigations`
+    partial: tuple[str, ...] = ()  # what cut it short: `deadline`, `navigations`, `requests`, ...
     leads_to: str = ""  # where it navigates by itself: a separate request, and not followed in the browser
     # Headers of the main response that do not hold for its archived body: the browser decodes it.
     replaced: tuple[tuple[str, str], ...] = ()
@@ -85,6 +85,7 @@ class Timing(msgspec.Struct):
     exit: str = ""  # the name of the exit that it went through; empty: direct
     robots: float = 0.0  # part of `queue`: robots.txt had to be fetched first
     level: str = "plain"  # at which it was made
+    requests: int = 0  # that a rendered page made besides itself
 
 
 class NotSent(msgspec.Struct, frozen=True):

@@ -63,6 +63,14 @@ class CrawlSettings:
         int, "Pages that the crawl may have rendered because auto found it necessary; 0: no limit."
     ] = 100_000
     browser_pages_per_host: Annotated[int, "The same, of one host."] = 20_000
+    browser_session: Annotated[
+        bool, "Rendered pages of one host share cache and storage; else each starts with none."
+    ] = False
+    browser_wait: Annotated[
+        float,
+        "Seconds for which requests that need a browser wait for a worker that has one, before they become"
+        " dead letters; 0: without limit.",
+    ] = 21_600.0
     profile: Annotated[str, "The browser to impersonate: chrome, edge, firefox or safari."] = "chrome"
     render: Annotated[bool, "Render every page in a browser (docs/browser.md)."] = False
     http2: Annotated[bool, "Use HTTP/2 where a server has it, without impersonation."] = False
@@ -378,6 +386,13 @@ class BrowserSettings:
     pages: Annotated[int, "Pages that are rendered at once; one browser per 4 of them."] = 4
     page_s: Annotated[float, "Seconds for one page; then it is captured as it is."] = 30.0
     wire_bytes: Annotated[int, "Bytes that one page may load, with all that belongs to it."] = 64 * MIB
+    requests: Annotated[int, "Requests that one page may make besides itself; further ones are refused."] = (
+        500
+    )
+    burst: Annotated[
+        int, "Requests of pages that a host may get at once; in the long run, all of them keep its pace."
+    ] = 40
+    workers: Annotated[int, "Web workers of a page that may run at once."] = 10
     memory_bytes: Annotated[
         int, "Memory of one renderer; above it, the renderer is ended. A browser with more is replaced."
     ] = 1024 * MIB
@@ -387,8 +402,8 @@ class BrowserSettings:
     navigations: Annotated[int, "How often a page may reload itself before it is captured."] = 10
     popups: Annotated[int, "Windows that a page may open; each is closed at once."] = 5
     context_pages: Annotated[
-        int, "Pages of one host that share a cache and storage; 1: each page has a separate one."
-    ] = 1
+        int, "Pages of one host that share a cache and storage, where crawl.browser_session asks for that."
+    ] = 50
     context_s: Annotated[float, "Seconds for which they do."] = 600.0
     browser_pages: Annotated[int, "Pages after which a browser is replaced."] = 200
     idle_s: Annotated[float, "Seconds without a page after which a browser is closed."] = 60.0

@@ -30,6 +30,7 @@ from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable, unexpected
+from shoal.model.request import BROWSER
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.settings import Settings
 from shoal.parse.shared_parsers import SharedParsers
@@ -159,6 +160,8 @@ class CrawlSession:
         self._paused = False
         self._later_stages_full = False
         self._waiting_by_pool: Mapping[str, int] = {}
+        self._pools: Pools | None = None  # while it is served
+        self._no_browser_since: float | None = None  # monotonic; None: nothing waits for a browser in vain
         self._unserved: frozenset[str] = frozenset()
 
     def update(self, record: CrawlRecord) -> None:
@@ -359,14 +362,15 @@ class CrawlSession:
         settings = self._settings
         if refusal := plan.rules.refusal(settings):
             raise Misconfigured(refusal)
+        self._pools = Pools(
+            plan.pools,
+            exclusive=plan.pools_elsewhere is not None,
+            elsewhere=plan.pools_elsewhere or (),
+        )
         share = WorkShare(
             fetches="fetch" in plan.roles,
             parses="parse" in plan.roles,
-            pools=Pools(
-                plan.pools,
-                exclusive=plan.pools_elsewhere is not None,
-                elsewhere=plan.pools_elsewhere or (),
-            ),
+            pools=self._pools,
             capacity=self,
             permits=None if context.permits is None else context.permits.share(settings.crawl.weight),
             memory=context.memory,
@@ -422,7 +426,20 @@ class CrawlSession:
         items = await self._context.fleet.unwritten_pages(name)
         self._later_stages_full = self._counts.parsing > MAX_UNPARSED_PAGES or items > MAX_UNWRITTEN_PAGES
         self._waiting_by_pool = await frontier.reader.waiting_by_pool(name)
-        self._warn_of_unserved(unserved_pools(self._waiting_by_pool, served))
+        unserved = unserved_pools(self._waiting_by_pool, served)
+        self._warn_of_unserved(unserved)
+        self._bound_wait_for_browser(BROWSER in unserved)
+
+    def _bound_wait_for_browser(self, in_vain: bool) -> None:
+        """End the wait for a browser once none has served the crawl for `crawl.browser_wait`."""
+        now, longest_s = time.monotonic(), self._settings.crawl.browser_wait
+        if not in_vain:
+            self._no_browser_since = None
+        elif self._no_browser_since is None:
+            self._no_browser_since = now
+        since = self._no_browser_since
+        if self._pools is not None:
+            self._pools.give_up_browser(since is not None and 0 < longest_s <= now - since)
 
     def _warn_of_unserved(self, unserved: Mapping[str, int]) -> None:
         """Log each pool once, and again after it was served in between."""

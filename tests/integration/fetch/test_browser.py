@@ -47,7 +47,7 @@ PAGES = {
     "/loop": "<h1>x</h1><script>while (true);</script>",
     "/dialogs": "<script>alert(1); confirm(2); document.write('<h2>after</h2>')</script>",
     "/busy": "<h1>shown</h1><script>setInterval(() => fetch('/api?' + Math.random()), 20)</script>",
-    "/workers": "<h1>x</h1><script>new Worker('/work.js'); new SharedWorker('/work.js');"
+    "/workers": "<h1>x</h1><script>new Worker('/work.js'); new Worker('/work.js');"
     "new Worker(URL.createObjectURL(new Blob(['1'])))</script>",
     "/robots.txt": "",
 }
@@ -97,6 +97,7 @@ async def open_browser(
     page_s: float = 20.0,
     limits: BrowserSettings | None = None,
     allowed: str = "127.0.0.1/32",
+    session: bool = False,
     **options: bool,
 ) -> AsyncIterator[BrowserClient]:
     program("chromium-headless-shell", "chromium-headless-shell")
@@ -105,7 +106,7 @@ async def open_browser(
     async with (
         BrowserPool.open(limits or BrowserSettings(page_s=page_s)) as pool,
         open_egress(guard=guard, passes=pool.passes) as egress,
-        BrowserClient.open(pool, egress, Names(), guard, rendering=rendering) as client,
+        BrowserClient.open(pool, egress, Names(), guard, rendering=rendering, session=session) as client,
     ):
         yield client
 
@@ -138,32 +139,39 @@ async def test_a_page_is_rendered_with_its_headers_and_marked(site: Site) -> Non
         assert "cookie" not in site.seen[0][1]  # nothing is kept from page to page
 
 
-INSTALL = """<body><script>
-navigator.serviceWorker.register('/forge.js').then(() => navigator.serviceWorker.ready).then(() => {
-  document.body.innerHTML = '<h1>installed</h1>' })</script>"""
+INSTALL = """<body><iframe></iframe><script>
+const end = (word) => { document.body.innerHTML = '<h1>' + word + '</h1>' };
+const found = [navigator.serviceWorker, frames[0].navigator.serviceWorker].find((one) => one);
+if (found) found.register('/forge.js').then(() => found.ready).then(() => end('installed'));
+else end(window.SharedWorker ? 'shared' : 'nothing');</script>"""
 FORGE = """addEventListener('install', () => skipWaiting());
 addEventListener('activate', event => event.waitUntil(clients.claim()));
 addEventListener('fetch', event => event.respondWith(
   new Response('<h1>forged</h1>', {headers: {'Content-Type': 'text/html'}})))"""
 
 
-async def test_a_service_worker_answers_for_no_later_page(site: Site) -> None:
+async def test_a_page_starts_no_worker_that_outlives_it_and_none_answers_for_a_later_page(site: Site) -> None:
     site.pages |= {"/install": INSTALL, "/forge.js": FORGE, "/read": "<h1>real</h1>"}
-    limits = BrowserSettings(page_s=20.0, context_pages=50)
-    async with open_browser(WaitFor("h1"), limits=limits) as client:
-        assert b"<h1>installed</h1>" in (await fetch(client, site, "/install")).body
+    async with open_browser(WaitFor("h1"), session=True) as client:
+        assert b"<h1>nothing</h1>" in (await fetch(client, site, "/install")).body
         assert b"<h1>real</h1>" in (await fetch(client, site, "/read")).body
+        assert "/forge.js" not in site.paths()
 
 
 LEAVE = "<h1>left</h1><script>localStorage.setItem('left', 'behind')</script>"
 FIND = "<script>document.write('<h1>' + (localStorage.getItem('left') || 'nothing') + '</h1>')</script>"
 
 
-async def test_a_page_leaves_nothing_behind_for_the_next_one_of_its_site(site: Site) -> None:
+async def test_a_page_leaves_nothing_behind_for_the_next_one_unless_the_crawl_asks_for_a_session(
+    site: Site,
+) -> None:
     site.pages |= {"/leave": LEAVE, "/find": FIND}
     async with open_browser() as client:
         await fetch(client, site, "/leave")
         assert b"<h1>nothing</h1>" in (await fetch(client, site, "/find")).body
+    async with open_browser(session=True) as client:
+        await fetch(client, site, "/leave")
+        assert b"<h1>behind</h1>" in (await fetch(client, site, "/find")).body
 
 
 @pytest.mark.parametrize(

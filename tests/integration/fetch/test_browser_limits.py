@@ -33,6 +33,11 @@ const kept = [];
 setInterval(() => { const a = new Uint8Array(16 << 20); a.fill(1); kept.push(a); fetch('/fine') }, 50);
 </script>"""
 WINDOWS = "<script>for (let n = 0; n < 40; n++) window.open('/fine?' + n)</script>"
+BUSY = """<h1>busy</h1><script>
+const code = URL.createObjectURL(new Blob(["while (true);"]));
+for (let n = 0; n < 500; n++) new Worker(code);
+setInterval(() => fetch('/fine'), 50);
+</script>"""
 MANY = "<script>document.write('<i></i>'.repeat(3000))</script>"
 FINE = "<title>fine</title><h1>fine</h1>"
 PAGES = {
@@ -41,6 +46,7 @@ PAGES = {
     "/hasty": HEAVY.replace("16 << 20", "64 << 20").replace("50)", "0)"),
     "/windows": WINDOWS,
     "/many": MANY,
+    "/busy": BUSY,
     "/reloads": "<h1>again</h1><script>location.reload()</script>",
     "/slow": "<h1>slow</h1><script>setInterval(() => fetch('/fine'), 50)</script>",
     "/cookies": "<script>document.cookie = 'js=1; path=/'</script>",
@@ -49,12 +55,20 @@ PAGES = {
 }
 
 
+asked: set[str] = set()  # paths that are answered when they are asked for a second time
+
+
 async def site(peer: Peer) -> None:
     path = (await peer.request()).split(b" ", 2)[1].decode().partition("?")[0]
     if path == "/endless":
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<h1>endless</h1>")
         while True:
             await peer.send(b"x" * 65_536)
+    elif path.startswith("/held") and path not in asked:
+        asked.add(path)
+        await asyncio.sleep(60)
+    elif path.startswith("/held"):
+        await peer.send(answer(FINE.encode(), headers=HTML))
     elif path == "/silent":
         await asyncio.sleep(60)
     elif path == "/file":
@@ -72,6 +86,7 @@ async def site(peer: Peer) -> None:
 
 @asynccontextmanager
 async def browser_at(**limits: float | str) -> AsyncIterator[tuple[BrowserClient, RawServer]]:
+    session = bool(limits.pop("session", False))
     program("chromium-headless-shell", "chromium-headless-shell")
     guard = Guard(address_ranges(["127.0.0.1/32"]))
     settings = BrowserSettings(**{"page_s": 20.0, **limits})  # type: ignore[arg-type]
@@ -80,7 +95,7 @@ async def browser_at(**limits: float | str) -> AsyncIterator[tuple[BrowserClient
         BrowserPool.open(settings) as pool,
         open_egress(guard=guard, passes=pool.passes) as egress,
         open_client() as plain,
-        BrowserClient.open(pool, egress, Names(), guard, plain=plain) as client,
+        BrowserClient.open(pool, egress, Names(), guard, plain=plain, session=session) as client,
     ):
         yield client, server
 
@@ -99,6 +114,7 @@ async def page(client: BrowserClient, server: RawServer, path: str = "/fine") ->
     ("path", "limits", "failure_class", "setting"),
     [
         ("/windows", {}, FailureClass.POISON, "browser.popups"),
+        ("/busy", {"workers": 4}, FailureClass.POISON, "browser.workers"),
         ("/many", {"nodes": 1000}, FailureClass.TOO_LARGE, "browser.nodes"),
         ("/many", {"dom_bytes": 1000}, FailureClass.TOO_LARGE, "browser.dom_bytes"),
         ("/endless", {"wire_bytes": MIB}, FailureClass.TOO_LARGE, "bytes received"),
@@ -307,8 +323,32 @@ async def test_a_browser_is_replaced(limits: dict[str, float], why: str) -> None
         await until(lambda: not running_in({first.chromium.pid}))
 
 
-async def test_contexts_are_kept_for_the_next_page_of_a_host() -> None:
-    async with browser_at(context_pages=2) as (client, server):
+async def test_pages_of_a_browser_that_was_lost_are_rendered_once_more_each_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    asked.clear()
+    async with browser_at() as (client, server):
+        await page(client, server)
+        [browser] = client._pool.browsers
+        pages = [asyncio.create_task(page(client, server, path)) for path in ("/held/1", "/held/2")]
+        await until(lambda: len(asked) == 2)
+        os.killpg(browser.chromium.pid, signal.SIGKILL)
+        for one in pages:
+            assert b"<h1>fine</h1>" in (await one).body
+        assert [record.message for record in caplog.records].count("page.rendered_alone") == 2
+
+        [browser] = [one for one in client._pool.browsers if not one.has_ended]
+        lost = asyncio.create_task(fetch(client, server, "/silent"))
+        await until(lambda: len(browser._busy) == 1)
+        os.killpg(browser.chromium.pid, signal.SIGKILL)
+        failed = await lost
+        assert isinstance(failed, Failure)
+        assert failed.failure_class is FailureClass.HOLDER_LOST, "no other page was open: it may be its fault"
+
+
+async def test_contexts_are_kept_for_the_next_page_of_a_host_where_the_crawl_asks_for_a_session() -> None:
+    async with browser_at(session=True, context_pages=2) as (client, server):
         for _ in range(3):
             await page(client, server)
         [browser] = client._pool.browsers
@@ -338,11 +378,24 @@ async def test_a_browser_that_is_killed_while_it_starts_is_started_again(tmp_pat
     assert mark.exists()
 
 
-async def test_a_browser_that_cannot_be_isolated_says_what_to_allow(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "No usable sandbox! See",
+            r"does not start\. .*user namespaces.*browser\.sandbox.*It said: .*No usable",
+        ),
+        ("Cannot open the display", r"does not start\. It said: first line \| Cannot open the display$"),
+    ],
+)
+async def test_a_browser_that_does_not_start_is_quoted_with_advice_for_a_known_cause_alone(
+    words: str, said: str, tmp_path: Path
+) -> None:
     broken = await asyncio.to_thread(broken_program, tmp_path)
+    broken.write_text(f"#!/bin/sh\necho first line >&2\necho '{words}' >&2\nexit 1\n")
     async with BrowserPool.open(BrowserSettings(path=str(broken))) as pool, open_egress() as egress:
         client = BrowserClient(pool, egress, Names(), Guard(address_ranges(["127.0.0.1/32"])))
-        with pytest.raises(Misconfigured, match=r"does not start.*user namespaces.*browser\.sandbox"):
+        with pytest.raises(Misconfigured, match=said):
             await client.fetch("http://127.0.0.1:8080/", limits=FetchLimits())
 
 

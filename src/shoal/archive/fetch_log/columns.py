@@ -59,6 +59,7 @@ class LoggedAttempt(msgspec.Struct, frozen=True):
     links: int = 0
     version: str = ""  # of the spider that parsed it; empty: not parsed
     item_keys: str = ""  # one per line, where the spider has key fields
+    requests: int = 0  # that a rendered page made besides itself
 
 
 _KINDS: dict[str, Kind] = {
@@ -83,6 +84,7 @@ _KINDS: dict[str, Kind] = {
     "length": Kind.INT64,
     "items": Kind.INT32,
     "links": Kind.INT32,
+    "requests": Kind.INT32,
     "item_keys": Kind.TEXT,
 }
 

@@ -14,7 +14,10 @@ def tried_lines(tried: TriedPage) -> Iterator[str]:
     for url in tried.redirects:
         yield f"{url} redirects"
     kind = tried.content_type or "no content type"
-    yield f"{tried.url}: status {tried.status}, {kind}, {size(tried.body_bytes)}"
+    how = ", rendered" if tried.rendered else ""
+    yield f"{tried.url}: status {tried.status}, {kind}, {size(tried.body_bytes)}{how}"
+    if tried.empty_without_javascript:
+        yield f"empty without JavaScript: {tried.empty_without_javascript}; --render fills it in a browser"
     yield f"handler: {tried.handler or 'not run'} (spider {tried.spider})"
     if tried.problem:
         yield f"problem: {tried.problem}"

@@ -77,6 +77,7 @@ def settlement_row(
         len(settlement.links),
         "" if result is None else version,
         "" if result is None else item_keys(result.items),
+        timing.requests,
     )
 
 
@@ -121,6 +122,7 @@ def acknowledgement_row(
         len(end.links),
         version,
         "" if result is None else item_keys(result.items),
+        0,
     )
 
 

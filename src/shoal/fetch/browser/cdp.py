@@ -83,6 +83,10 @@ class CdpSession:
                 if answer.done() and not answer.cancelled():
                     answer.exception()  # of those that were not awaited: nothing else asks for it
 
+    def sibling(self, session_id: str) -> "CdpSession":
+        """Return the session of a target that this one has attached to."""
+        return self._connection.session(session_id)
+
     def check(self) -> None:
         """Raise if no command can be answered any more."""
         if self._error is not None:

@@ -7,6 +7,7 @@ in it, nothing but the egress can be reached, whatever a later release of the br
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from pathlib import Path
 from shoal.fetch.browser.cdp import BrowserGone, CdpConnection
 from shoal.fetch.browser.launcher import PROXY_PORT
 from shoal.model.errors import Misconfigured
+from shoal.model.printable import printable
 from shoal.model.settings import BrowserSettings
 
 PROGRAMS = (
@@ -32,6 +34,9 @@ PROGRAMS = (
 UNPRIVILEGED = 65534
 START_S = 30.0  # a cold start from a slow disk
 END_S = 10.0
+MAX_WORDS = 16 * 1024  # bytes of what a browser wrote last
+WORDS_LINES, WORDS_CHARS = 8, 300
+WORDS_S = 2.0  # for the last of it, once the browser has ended
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
 FLAGS = (
@@ -58,6 +63,8 @@ FLAGS = (
     "--password-store=basic",
     "--disable-gpu",
     "--disable-dev-shm-usage",
+    # A shared worker outlives its page, and the browser does not ask about its requests.
+    "--disable-shared-workers",
     "--js-flags=--max-old-space-size=512",
     # AutofillServerCommunication: the whole browser asks a server of its maker about pages with forms.
     # WebRtcHideLocalIpsWithMdns: a page with WebRTC makes the browser join a multicast group of the network.
@@ -109,6 +116,7 @@ async def open_chromium(options: BrowserSettings) -> AsyncIterator[Chromium]:
     uid, gid = (UNPRIVILEGED, UNPRIVILEGED) if os.geteuid() == 0 else (os.getuid(), os.getgid())
     profile = Path(tempfile.mkdtemp(prefix="shoal-browser-"))
     to_browser, from_browser, handover = os.pipe(), os.pipe(), socket.socketpair()
+    errors, words = os.pipe(), LastWords()
     theirs = [to_browser[0], from_browser[1], handover[1].fileno()]
     try:
         if os.geteuid() == 0:
@@ -120,13 +128,13 @@ async def open_chromium(options: BrowserSettings) -> AsyncIterator[Chromium]:
             pass_fds=theirs,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=errors[1],
             env={"HOME": str(profile), "PATH": os.defpath, "LANG": "C.UTF-8"},
             cwd=profile,
             start_new_session=True,
         )  # fmt: skip
     except BaseException:
-        for descriptor in (*to_browser, *from_browser):
+        for descriptor in (*to_browser, *from_browser, *errors):
             os.close(descriptor)
         handover[0].close()
         handover[1].close()
@@ -134,16 +142,21 @@ async def open_chromium(options: BrowserSettings) -> AsyncIterator[Chromium]:
         raise
     os.close(to_browser[0])
     os.close(from_browser[1])
+    os.close(errors[1])
     handover[1].close()
     listener: socket.socket | None = None
+    reading, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: words, os.fdopen(errors[0], "rb", 0)
+    )
     try:
         async with CdpConnection.open(from_browser[0], to_browser[1]) as connection:
             listener = await _handed_over(handover[0])
-            version = await _started(connection, program, sandbox=options.sandbox == "on")
+            version = await _started(connection, program, words)
             port = PROXY_PORT if listener is not None else 0
             yield Chromium(connection, process.pid, listener, port, version)
     finally:
         handover[0].close()
+        reading.close()
         if listener is not None:
             listener.close()
         await _end(process)
@@ -198,15 +211,67 @@ async def _handed_over(worker: socket.socket) -> socket.socket | None:
     )
 
 
-async def _started(connection: CdpConnection, program: str, *, sandbox: bool) -> str:
+async def _started(connection: CdpConnection, program: str, words: "LastWords") -> str:
     try:
         answer = await connection.browser.call("Browser.getVersion", timeout_s=START_S)
-    except (BrowserGone, TimeoutError):
-        advice = (
-            "Its sandbox needs user namespaces: allow them (kernel.unprivileged_userns_clone, the container's"
-            ' seccomp profile), or accept the risk with browser.sandbox = "off"'
+    except (BrowserGone, TimeoutError) as error:
+        how = (
+            f"does not answer within {START_S:.0f} s" if isinstance(error, TimeoutError) else "does not start"
         )
-        raise Misconfigured(
-            f"{program} does not start. {advice if sandbox else 'Start it by hand to see why'}"
-        ) from None
+        if isinstance(error, BrowserGone):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WORDS_S):
+                    await words.ended.wait()
+        raise Misconfigured(f"{program} {how}. {explain_words(words.text)}") from None
     return str(answer.get("product", ""))
+
+
+class LastWords(asyncio.Protocol):
+    """What a browser and its launcher wrote last to their standard error."""
+
+    def __init__(self) -> None:
+        self._written = b""
+        self.ended = asyncio.Event()
+
+    @property
+    def text(self) -> str:
+        return self._written.decode(errors="replace")
+
+    def data_received(self, data: bytes) -> None:
+        self._written = (self._written + data)[-MAX_WORDS:]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set()
+
+
+# Causes that can be told from the words of the browser or of the system, and what to do about each.
+_CAUSES = (
+    (
+        re.compile(r"No usable sandbox|unprivileged user namespaces|Failed to move to new namespace", re.I),
+        "Its sandbox needs user namespaces: allow them (kernel.unprivileged_userns_clone, the container's"
+        ' seccomp profile), or accept the risk with browser.sandbox = "off"',
+    ),
+    (
+        re.compile(r"error while loading shared libraries: (?P<name>[\w.+-]+)"),
+        "The library {name} is missing: install the package of the system that has it",
+    ),
+    (
+        re.compile(r"PermissionError.*Permission denied"),
+        "The user that it runs as (without rights, if this process is root) may not execute it",
+    ),
+    (re.compile(r"No space left on device"), "The disk is full, or the folder for temporary files is"),
+)
+
+
+def explain_words(text: str) -> str:
+    """Return the last words of a browser that did not start, with what to do if the cause is known."""
+    lines = [printable(line.strip()[:WORDS_CHARS]) for line in text.splitlines()]
+    said = [line for line in lines if line][-WORDS_LINES:]
+    if not said:
+        return "It said nothing"
+    advice = ""
+    for cause, what in _CAUSES:
+        if found := cause.search(text):
+            advice = what.format(**found.groupdict()) + ". "
+            break
+    return f"{advice}It said: {' | '.join(said)}"

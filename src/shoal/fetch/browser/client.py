@@ -10,13 +10,18 @@ plain client.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic, time
 from typing import Any, Protocol
 
+import msgspec
+
 from shoal.fetch.browser.cdp import BrowserGone, CommandFailed, TargetGone
 from shoal.fetch.browser.page_events import PageEvents
+from shoal.fetch.browser.page_requests import PageRequests, RequestRules
 from shoal.fetch.browser.pages import Context
 from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.browser.render import Capture, Download, MainRequest, PageRun
@@ -26,7 +31,7 @@ from shoal.fetch.egress.passes import EgressPass, PassLimits
 from shoal.fetch.http.exit_dial import AddressResolver, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin
 from shoal.fetch.http.message import Headers
-from shoal.fetch.http.send_turn import SendTurn
+from shoal.fetch.http.send_turn import KnownTurn, SendTurn
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
@@ -40,6 +45,19 @@ _NOT_OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-en
 _OF_THE_BROWSER = frozenset({"user-agent", "cookie", "host", "connection", "accept-encoding"})
 NO_PASS = 407
 MAX_COOKIES = 100
+TOO_FAR_S = 1.0  # a gate returns requests whose turn is further away than this to the frontier
+
+log = logging.getLogger(__name__)
+
+
+class Uncertain(msgspec.Struct, frozen=True):
+    """A failure that may be the fault of another page: they share browsers, and the cores of the machine."""
+
+    failure: Failure
+
+
+Answer = Response | Download | Failure | Uncertain | NotSent
+Attempt = Callable[[], Awaitable[Answer]]
 
 
 class PlainClient(Protocol):
@@ -70,14 +88,22 @@ class BrowserClient:
         *,
         plain: PlainClient | None = None,
         rendering: Rendering | None = None,
+        rules: RequestRules | None = None,
+        session: bool = False,
     ) -> None:
-        """`plain` fetches downloads; `rendering` is for requests that have none."""
+        """`plain` fetches downloads; `rendering` is for requests that have none.
+
+        With `session`, the pages of a host share cache and storage: else each has an empty one.
+        `rules` pace what a page requests besides itself; without them, it is counted and bounded.
+        """
         self._pool = pool
         self._egress = egress
         self._resolver = resolver
         self._guard = guard
         self._plain = plain
         self._rendering = rendering or Rendering()
+        self._rules = rules
+        self._session = session
 
     @classmethod
     @asynccontextmanager
@@ -122,25 +148,44 @@ class BrowserClient:
         origin = self._guard.origin(request.url)
         if isinstance(origin, Failure):
             return origin
+        # Pages have used up turns of this host: it is cheaper to know that before a page is opened.
+        if isinstance(turn, KnownTurn) and (wait := turn.known_wait()) > TOO_FAR_S:
+            return NotSent(wait)
         address = ""
         if via is None:
             addresses = await resolve_allowed(self._resolver, self._guard, origin.host)
             if isinstance(addresses, Failure):
                 return addresses
             address = addresses[0]
-        async with self._pool.slot():
-            answer = await self._attempt(
-                request,
-                rendering,
-                turn=turn,
-                via=via,
-                address=address,
-                origin=origin,
-                limits=limits,
-            )
+        attempt = partial(
+            self._attempt,
+            request,
+            rendering,
+            turn=turn,
+            via=via,
+            address=address,
+            origin=origin,
+            limits=limits,
+        )
+        async with self._pool.slot() as slot:
+            answer = await attempt()
+        if slot.shared and isinstance(answer, Uncertain):
+            answer = await self._alone(attempt, answer)
+        if isinstance(answer, Uncertain):
+            return answer.failure
         if isinstance(answer, Download):
             return await self._download(request, limits, turn, via)
         return answer
+
+    async def _alone(self, attempt: "Attempt", failed: "Uncertain") -> "Answer":
+        """Render a page once more, with no other one beside it: what befalls it now is its own fault."""
+        log.info("page.rendered_alone", extra={"why": failed.failure.reason})
+        async with self._pool.slot(alone=True):
+            while True:
+                answer = await attempt()
+                if not isinstance(answer, NotSent):
+                    return answer
+                await asyncio.sleep(answer.delay)  # given up, it would be rendered beside others once more
 
     async def _attempt(
         self,
@@ -152,7 +197,7 @@ class BrowserClient:
         address: str,
         origin: Origin,
         limits: FetchLimits,
-    ) -> Response | Download | Failure | NotSent:
+    ) -> "Answer":
         # None: the context, with its connections, is for this page alone.
         own = (id(self._egress), host_key(request.url), "" if via is None else via.key)
         key = own if via is None or via.keep else None
@@ -162,22 +207,42 @@ class BrowserClient:
             async with self._pool.page(
                 key, self._egress, via, PassLimits(down_bytes=settings.wire_bytes)
             ) as (browser, context):
+                if not self._session:
+                    context.key = None  # no other page gets it
                 assert context.session is not None
                 events = PageEvents(context.target, monotonic)
                 paced = None if turn is None else PacedRequest(turn, origin.key)
                 if paced is not None:
                     events.on_answer = paced.answered
+                requests = PageRequests(
+                    request.url,
+                    self._guard,
+                    settings.requests,
+                    self._rules,
+                    turn.interval if isinstance(turn, KnownTurn) else None,
+                )
                 run = PageRun(
-                    context.session, events, settings, request, rendering, crash_reason=browser.crash_reason
+                    context.session,
+                    events,
+                    settings,
+                    request,
+                    rendering,
+                    crash_reason=browser.crash_reason,
+                    requests=requests,
+                    start=self._egress.start,
                 )
                 await run.prepare()
                 await _set_cookies(browser.chromium.connection.browser.call_all, context, request)
                 began = monotonic()
-                context.issued.paced = paced
+                context.issued.paced, context.issued.requests = paced, requests
                 try:
                     captured = await run.run()
                 finally:
-                    context.issued.paced = None
+                    context.issued.paced = context.issued.requests = None
+                    requests.close()
+                requests.check()
+                if turn is not None:
+                    turn.timing.requests = requests.sent.total()
                 if paced is not None:
                     began = paced.sent_at or began
                     if isinstance(captured, Failure) and paced.sent_at is None:
@@ -187,7 +252,8 @@ class BrowserClient:
                             return NotSent(paced.not_sent)
                 if has_lost_egress(captured):
                     context.key, browser.replace = None, "its connection to the egress was lost"
-                    return Failure(FailureClass.HOLDER_LOST, f"its browser was lost: {browser.replace}")
+                    why = f"its browser was lost: {browser.replace}"
+                    return Uncertain(Failure(FailureClass.HOLDER_LOST, why))
                 cookies: tuple[str, ...] = ()
                 if isinstance(captured, Capture):
                     cookies = await _new_cookies(context, request)
@@ -195,16 +261,18 @@ class BrowserClient:
                     context.key = None  # nothing of it is used again
                 issued = context.issued
         except (CommandFailed, TimeoutError, TargetGone) as error:
-            return Failure(FailureClass.RENDERER_CRASH, f"the browser failed on it: {error or 'no answer'}")
+            why = f"the browser failed on it: {str(error) or 'it did not answer in time'}"
+            return Uncertain(Failure(FailureClass.RENDERER_CRASH, why))
         except BrowserGone as error:
-            return Failure(FailureClass.HOLDER_LOST, f"its browser was lost: {error}")
+            return Uncertain(Failure(FailureClass.HOLDER_LOST, f"its browser was lost: {error}"))
         if isinstance(captured, Download):
             return captured
         # Plain http: the browser shows the egress's own answer as a page.
         if (lost := issued.lost.get(origin.authority)) is not None:
             return lost
         if isinstance(captured, Failure):
-            return told_by_egress(captured, issued)
+            told = told_by_egress(captured, issued)
+            return Uncertain(told) if run.had_no_time and told is captured else told
         if failure := too_large(captured, issued, limits):
             return failure
         if turn is not None:
@@ -214,6 +282,7 @@ class BrowserClient:
             captured,
             browser=browser.chromium.version,
             over=issued.over,
+            incomplete=sorted(requests.partial),
             cookies=cookies,
             elapsed=monotonic() - began,
             address=address,
@@ -327,6 +396,7 @@ def response_of(
     *,
     browser: str,
     over: Failure | None,
+    incomplete: Sequence[str],
     cookies: tuple[str, ...],
     elapsed: float,
     address: str,
@@ -341,7 +411,7 @@ def response_of(
         rendered = Rendered(
             _encodable(captured.url),
             captured.console,
-            (*captured.partial, *(("bytes",) if too_much else ())),
+            (*captured.partial, *incomplete, *(("bytes",) if too_much else ())),
             _encodable(captured.leads_to),
             tuple((name, _encodable(value)) for name, value in replaced),
             browser,

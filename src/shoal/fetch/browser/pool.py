@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from shoal.fetch.browser.cdp import BrowserGone, CommandFailed
 from shoal.fetch.browser.chromium import Chromium, open_chromium
@@ -28,6 +29,13 @@ log = logging.getLogger(__name__)
 PAGES_PER_BROWSER = 4
 
 
+@dataclass(slots=True, eq=False)
+class PageSlot:
+    """The slot of one page among those that are rendered at once."""
+
+    shared: bool = False  # another page was open at some time: what befell this one may be the other's fault
+
+
 class BrowserPool:
     """Made by `open`. `passes` are those of every egress whose crawl uses these browsers."""
 
@@ -36,6 +44,8 @@ class BrowserPool:
         self.passes = Passes()
         self._group = group
         self._slots = asyncio.Semaphore(settings.pages)
+        self._clearing = asyncio.Lock()  # two pages that each wait to be alone would wait for each other
+        self._open_slots: set[PageSlot] = set()
         self._starting = asyncio.Lock()
         self._browsers: list[BrowserPages] = []
         self._has_worked = False
@@ -65,10 +75,19 @@ class BrowserPool:
         return tuple(self._browsers)
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait until one more page may be rendered."""
-        async with self._slots:
-            yield
+    async def slot(self, *, alone: bool = False) -> AsyncIterator[PageSlot]:
+        """Wait until one more page may be rendered; with `alone`, until no other one is."""
+        async with AsyncExitStack() as stack:
+            if alone:
+                await stack.enter_async_context(self._clearing)
+            for _ in range(self.settings.pages if alone else 1):
+                await stack.enter_async_context(self._slots)
+            slot = PageSlot(shared=bool(self._open_slots))
+            for other in self._open_slots:
+                other.shared = True
+            self._open_slots.add(slot)
+            stack.callback(self._open_slots.discard, slot)
+            yield slot
 
     @asynccontextmanager
     async def page(

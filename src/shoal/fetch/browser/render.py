@@ -14,7 +14,7 @@ Our own scripts run in an isolated world: those of the page cannot change what `
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -24,6 +24,7 @@ import msgspec
 
 from shoal.fetch.browser.cdp import CdpSession, CommandFailed, PageEnded, TargetGone
 from shoal.fetch.browser.page_events import Hop, PageEvents
+from shoal.fetch.browser.page_requests import PageRequests
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.rendering import Action, Click, Fill, Rendering, ScrollToEnd, WaitFor
 from shoal.model.settings import BrowserSettings
@@ -89,8 +90,12 @@ class PageRun:
     request: MainRequest
     rendering: Rendering
     crash_reason: Callable[[], str]
+    requests: PageRequests
+    start: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]  # runs what requests wait for
     partial: list[str] = field(default_factory=list)
     leads_to: str = ""
+    had_no_time: bool = False  # its script did not stop in time, or the browser did not answer
+    _workers: set[str] = field(default_factory=set)  # sessions of web workers that run
     _sent: bool = False  # the request for the page itself
     _acting: bool = False
     _world: tuple[int, int] = (-1, 0)  # number of navigations, and the isolated world since then
@@ -99,32 +104,67 @@ class PageRun:
         """Switch on what is needed. The answers are awaited: a navigation loses what is on its way."""
         self.events.attach(self.session)
         self.session.on("Fetch.requestPaused", self._paused)
-        blocked = () if self.rendering.images else BLOCKED_TYPES
+        self._watch_workers(self.session)
         await self.session.call_all(
             [
                 *[(f"{domain}.enable", {}) for domain in ("Page", "Network", "Runtime", "Inspector")],
                 # A service worker that one page installs would answer for later pages of its site.
                 ("Network.setBypassServiceWorker", {"bypass": True}),
                 ("Emulation.setUserAgentOverride", {"userAgent": self.request.user_agent}),
-                ("Fetch.enable", {"patterns": [{"resourceType": one} for one in ("Document", *blocked)]}),
+                ("Page.addScriptToEvaluateOnNewDocument", {"source": _WITHOUT_SERVICE_WORKERS}),
+                ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
+                ("Target.setAutoAttach", _ATTACH),
             ]
         )
+
+    def _watch_workers(self, session: CdpSession) -> None:
+        """Count the web workers that a page starts, and end it above a limit: each may keep a core busy."""
+
+        def attached(event: Mapping[str, Any]) -> None:
+            if event["targetInfo"]["type"] in ("service_worker", "shared_worker"):
+                return  # it stays as it is, stopped before its first line
+            self._workers.add(event["sessionId"])
+            if len(self._workers) > self.limits.workers:
+                reason = f"it started more than {self.limits.workers} web workers (browser.workers)"
+                self.session.fail(PageEnded(Failure(FailureClass.POISON, reason)))
+                return
+            worker = session.sibling(event["sessionId"])
+            self._watch_workers(worker)
+            worker.post("Target.setAutoAttach", **_ATTACH)
+            worker.post("Runtime.runIfWaitingForDebugger")
+
+        session.on("Target.attachedToTarget", attached)
+        session.on("Target.detachedFromTarget", lambda event: self._workers.discard(event["sessionId"]))
 
     def _paused(self, event: Mapping[str, Any]) -> None:
         """Answer a request that waits; the browser's own answer does not matter."""
         request, post = event["requestId"], self.session.post
-        if event.get("resourceType") != "Document":
+        kind = event.get("resourceType")
+        if kind in BLOCKED_TYPES and not self.rendering.images:
             post("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
-        elif event.get("frameId") != self.events.main_frame:
-            post("Fetch.continueRequest", requestId=request)
+        elif kind != "Document" or event.get("frameId") != self.events.main_frame:
+            self._ask(event, is_document=kind == "Document")
         elif not self._sent:
             self._sent = True
             changed = self.request.overrides(event["request"]["headers"])
             post("Fetch.continueRequest", requestId=request, **changed)
         elif self._may_navigate(event["request"], redirected="redirectedRequestId" in event):
-            post("Fetch.continueRequest", requestId=request)
+            self._ask(event, is_document=True)
         else:
             post("Fetch.failRequest", requestId=request, errorReason="Aborted")
+
+    def _ask(self, event: Mapping[str, Any], *, is_document: bool) -> None:
+        """Continue a request besides that for the page itself when it may be sent."""
+
+        def answer(admitted: bool) -> None:
+            if admitted:
+                self.session.post("Fetch.continueRequest", requestId=event["requestId"])
+            else:
+                self.session.post(
+                    "Fetch.failRequest", requestId=event["requestId"], errorReason="BlockedByClient"
+                )
+
+        self.requests.submit(str(event["request"]["url"]), self.start, answer, is_document=is_document)
 
     def _may_navigate(self, request: Mapping[str, Any], *, redirected: bool) -> bool:
         """Return whether the main frame may load this; where it leads otherwise is remembered."""
@@ -151,10 +191,12 @@ class PageRun:
                     return Failure(FailureClass.TIMEOUT, reason)
                 self.partial.append("deadline")
                 if not await self._answers():
+                    self.had_no_time = True
                     reason = f"its script did not stop within {self.limits.page_s:.0f} s (browser.page_s)"
                     return Failure(FailureClass.POISON, reason)
             return await self._capture()
         except TimeoutError:
+            self.had_no_time = True
             return Failure(FailureClass.POISON, "the browser did not answer in time")
         except PageEnded as error:
             return error.failure
@@ -359,6 +401,12 @@ _ERRORS: Sequence[tuple[str, FailureClass]] = (
     ("ERR_INVALID", FailureClass.PROTOCOL),
     ("ERR_HTTP2", FailureClass.PROTOCOL),
 )
+
+_ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
+
+# A service worker outlives its page, and the browser does not ask about its requests. A page does without
+# it, as in a private window.
+_WITHOUT_SERVICE_WORKERS = "delete Navigator.prototype.serviceWorker"
 
 # Methods of prototypes: a form whose field is named `querySelector` hides that of the document.
 _FIND = "Document.prototype.querySelector.call(document, %s)"

@@ -40,6 +40,7 @@ HEAD_TIMEOUT_S = 20.0
 MAX_ADDRESSES = 3  # of a host that are tried
 
 _UNKNOWN = b'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="egress"\r\n'
+_NOT_NOW = b"HTTP/1.1 403 Forbidden\r\n"
 _CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _END = b"Content-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -238,6 +239,9 @@ class ClientSide(asyncio.Protocol):
         origin = self._egress.origin(request)
         if isinstance(origin, Failure):
             self._fail(origin)
+            return
+        if issued.requests is not None and not await issued.requests.may_connect(origin):
+            self._answer(_NOT_NOW + _END)
             return
         began = monotonic()
         opened = await self._egress.dial(issued, origin)

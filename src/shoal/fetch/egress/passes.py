@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from shoal.fetch.egress.paced_request import PacedRequest
+from shoal.fetch.http.guard import Origin
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure
 from shoal.model.limits import MIB
@@ -16,6 +17,12 @@ MAX_REFUSALS = 100  # that are kept
 
 class Abortable(Protocol):
     def abort(self) -> None: ...
+
+
+class ConnectionRules(Protocol):
+    """Decides about the connections of a session, apart from the guard."""
+
+    async def may_connect(self, origin: Origin) -> bool: ...
 
 
 class Passes:
@@ -59,6 +66,7 @@ class EgressPass:
     open: set[Abortable] = field(default_factory=set)
     closed: bool = False
     issuer: object = None  # the egress that it is for
+    requests: ConnectionRules | None = None  # None: the guard and the limits alone decide
     paced: PacedRequest | None = None  # the request that is held until its turn; None: nothing is held
 
     def start_page(self) -> None:

@@ -48,7 +48,12 @@ class LevelChoice(msgspec.Struct, frozen=True):
 
 
 class Escalation:
-    """`pools`: returns the pools whose requests are taken, by this process or by others of the store."""
+    """`pools`: returns the pools whose requests are taken, by this process or by others of the store.
+
+    `waits_for_browser`: returns whether a page that is empty without a browser waits for one where none runs.
+    In a fleet, a worker with a browser may start at any time; a page that was parsed as an empty shell before
+    would bring items without values, and nothing would say so.
+    """
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class Escalation:
         has_exits: bool = False,
         impersonates: bool = False,
         pools: Callable[[], Collection[str]],
+        waits_for_browser: Callable[[], bool] = lambda: False,
     ) -> None:
         self._learned = learned
         self._budget = budget
@@ -69,6 +75,7 @@ class Escalation:
         self._hosts = {host: own for host, own in (hosts or {}).items() if own}
         self._here = {PLAIN} | ({EXIT} if has_exits else set()) | ({IMPERSONATE} if impersonates else set())
         self._pools = pools
+        self._waits_for_browser = waits_for_browser
         self._pools_at = -POOLS_S
         self._check_at = 0.0
         self._available = frozenset(self._here & self._allowed)
@@ -125,7 +132,7 @@ class Escalation:
                 if probed is not None and probed != level:
                     self._learned.begin_probe(host, pattern)
                     return LevelChoice(probed, pattern, probe=True)
-        level = usable_level(level, self._available_for(request))
+        level = usable_level(level, self._available_for(request, learned.cause))
         if level == BROWSER and (setting := self._budget.spent(host)):
             return _over_budget(setting)
         return LevelChoice(level, pattern)
@@ -155,7 +162,7 @@ class Escalation:
         if choice.level == BROWSER:
             self._budget.count(lease.host)
         request, host = lease.request, lease.host
-        available = self._available_for(request)
+        available = self._available_for(request, cause)
         seen = LevelOutcome(choice.level, cause, why, probe=choice.probe)
         learned = self._learned.observe(host, choice.pattern, seen, available)
         higher = next_level(choice.level, cause, available)
@@ -172,11 +179,14 @@ class Escalation:
             return _over_budget(setting) if cause is Cause.EMPTY_SHELL else None
         return self.move(request)
 
-    def _available_for(self, request: Request) -> Collection[str]:
+    def _available_for(self, request: Request, cause: Cause | None) -> Collection[str]:
         # A browser navigates; it cannot send a form, or what a user-made pool is for.
-        if request.method == "GET" and not request.body:
-            return self._available
-        return self._available - {BROWSER}
+        if request.method != "GET" or request.body:
+            return self._available - {BROWSER}
+        # Another level may help against a block. An empty shell is filled by a browser or not at all.
+        if cause is Cause.EMPTY_SHELL and BROWSER in self._allowed and self._waits_for_browser():
+            return self._available | {BROWSER}
+        return self._available
 
     def _note_unavailable(self, host: str, level: str, cause: Cause) -> None:
         if (

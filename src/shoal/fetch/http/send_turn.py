@@ -1,6 +1,6 @@
 """`SendTurn`: permission to send one request to a host, taken at the moment of writing."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from shoal.model.page import Timing
 
@@ -21,3 +21,13 @@ class SendTurn(Protocol):
 
     def answered(self) -> None:
         """Record the first byte of the response."""
+
+
+@runtime_checkable
+class KnownTurn(Protocol):
+    """A turn of a gate that can tell when it is due before it is taken."""
+
+    interval: float
+
+    def known_wait(self) -> float:
+        """Return the seconds until the turn, as this process knows it."""

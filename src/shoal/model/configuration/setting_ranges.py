@@ -38,6 +38,7 @@ def _plain(number: float) -> str:
 _CRAWL = {
     "browser_pages": Range(0, _MANY),
     "browser_pages_per_host": Range(0, _MANY),
+    "browser_wait": Range(0, _YEAR_S),
     "rate": Range(0.0001, 100_000, or_zero=True),
     "address_rate": Range(0.0001, 100_000, or_zero=True),
     "burst": Range(1, 10_000),
@@ -121,6 +122,9 @@ _PROXIES = {
 _BROWSER = {
     "pages": Range(1, 1_000),
     "page_s": Range(0.1, 3_600),
+    "requests": Range(1, 100_000),
+    "burst": Range(1, 10_000),
+    "workers": Range(0, 10_000),
     "wire_bytes": Range(1, 4 * _GIB),
     "memory_bytes": Range(64 << 20, 1 << 42),
     "processes": Range(1, 10_000),

@@ -27,7 +27,7 @@ SELECT
     round(tls_ms::DOUBLE, 1) AS tls_ms,
     round(first_byte_ms::DOUBLE, 1) AS first_byte_ms,
     round(body_ms::DOUBLE, 1) AS body_ms,
-    wire_bytes, body_bytes, segment, "offset", length, items, links, version,
+    wire_bytes, body_bytes, requests, segment, "offset", length, items, links, version,
     CASE WHEN found_on = 0 THEN NULL ELSE trace_of(found_on) END AS found_on
 FROM log
 WHERE stage = 'fetch';

@@ -2,15 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 
 from shoal.engine.crawl_options import sandbox_rules, with_spider_options
+from shoal.engine.seeding import crawl_rendering
 from shoal.fetch.contract import Attempt
+from shoal.fetch.empty_shell import find_empty_shell
 from shoal.model.errors import Misconfigured
 from shoal.model.page import ParseResult, ParseTask
+from shoal.model.rendering import Rendering
 from shoal.model.request import Request, unpack
 from shoal.model.scope import Scope
 from shoal.model.settings import Settings
@@ -18,6 +22,14 @@ from shoal.model.url import canonical
 from shoal.parse.pool import ParsePool, Poisoned
 from shoal.services.inspect.one_page import fetch_page, page_task, reason_of
 from shoal.spider.source import SpiderDescription, SpiderSource
+
+
+class FetchPage(Protocol):
+    """Fetches a page and where it redirects to; in a browser if `render` says how."""
+
+    async def __call__(
+        self, request: Request, settings: Settings, *, render: Rendering | None = None
+    ) -> Attempt: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +51,8 @@ class TriedPage:
     requests: Sequence[Request] = ()
     skipped: Sequence[tuple[str, str]] = ()  # links that are not followed, and the rule
     unmatched: Sequence[str] = ()  # queries that matched nothing
+    rendered: bool = False  # in a browser
+    empty_without_javascript: str = ""  # how that shows; empty: it has content, or was rendered
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase
 
 
@@ -49,7 +63,7 @@ async def try_page(
     overrides: frozenset[str],
     *,
     handler: str = "",
-    fetch: Callable[[Request, Settings], Awaitable[Attempt]] = fetch_page,
+    fetch: FetchPage = fetch_page,
 ) -> TriedPage:
     """Load a spider, fetch a URL (empty: its first start URL) and run its handler; `handler` names another.
 
@@ -63,7 +77,7 @@ async def try_page(
         loaded = time.monotonic()
         settings = with_spider_options(settings, spider, overrides)
         request = chosen_request(spider, url, handler)
-        attempt = await fetch(request, settings)
+        attempt = await fetch(request, settings, render=request.render or crawl_rendering(settings, spider))
         fetched = time.monotonic()
         task = page_task(attempt)
         response = attempt.response
@@ -73,6 +87,7 @@ async def try_page(
             "robots.txt and pace": max(fetched - loaded - response.elapsed, 0.0),
             "response": response.elapsed,
         }
+        shell = None if task.rendered is not None else find_empty_shell(response)
         facts = TriedPage(
             spider=spider.name,
             url=task.url,
@@ -80,6 +95,8 @@ async def try_page(
             status=task.status,
             content_type=response.header("content-type"),
             body_bytes=len(task.body),
+            rendered=task.rendered is not None,
+            empty_without_javascript="" if shell is None else shell.evidence,
             seconds=seconds,
         )
         if attempt.outcome is not None and task.status not in spider.statuses:
@@ -143,6 +160,8 @@ def tried_json(tried: TriedPage) -> dict[str, object]:
         "status": tried.status,
         "content_type": tried.content_type,
         "bytes": tried.body_bytes,
+        "rendered": tried.rendered,
+        "empty_without_javascript": tried.empty_without_javascript or None,
         "handler": tried.handler or None,
         "problem": tried.problem or None,
         "traceback": tried.traceback,

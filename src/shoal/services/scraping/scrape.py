@@ -20,6 +20,7 @@ from shoal.model.api.problem import ApiError
 from shoal.model.api.submission import ScrapedPage, ScrapeRequest
 from shoal.model.errors import Rejected
 from shoal.model.pace import TurnAnswer, TurnRequest
+from shoal.model.rendering import Rendering
 from shoal.model.request import Request
 from shoal.model.settings import Settings
 from shoal.model.start_url import start_url
@@ -70,8 +71,10 @@ class Scraper:
             self._waiting -= 1
         return scraped_page(tried, wanted)
 
-    async def fetch(self, request: Request, settings: Settings) -> Attempt:
-        """Fetch a page and where it redirects to, at the pace of its hosts."""
+    async def fetch(
+        self, request: Request, settings: Settings, *, render: Rendering | None = None
+    ) -> Attempt:
+        """Fetch a page and where it redirects to, at the pace of its hosts; never in a browser."""
         await self._gate.look_at_store()
         return await follow(self._fetcher, request, settings)
 
@@ -115,9 +118,15 @@ class StoreGate:
             async with open_store(self._dsn) as store:
                 self._is_shared = store.capabilities.shared
 
-    def turn(self, host: str, *, interval: float, burst: int = 1) -> CountedTurn:
-        gate: Gate = self._shared if self._is_shared else self._local
-        return gate.turn(host, interval=interval, burst=burst)
+    def turn(self, host: str, *, interval: float, burst: int = 1, early: float = 0.0) -> CountedTurn:
+        return self._gate.turn(host, interval=interval, burst=burst, early=early)
+
+    def known_interval(self, host: str) -> float:
+        return self._gate.known_interval(host)
+
+    @property
+    def _gate(self) -> Gate:
+        return self._shared if self._is_shared else self._local
 
     async def _take(self, request: TurnRequest) -> TurnAnswer:
         async with open_store(self._dsn) as store:

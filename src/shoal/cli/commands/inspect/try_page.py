@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from shoal.cli.commands.inspect.shell import AllowPrivate, Robots, UserAgent
-from shoal.cli.input.options import Arguments, Config, Json, Verbose, examples, option
+from shoal.cli.input.options import Arguments, Config, Json, Verbose, examples, option, setting
 
 EXAMPLES = examples(
     ("What a spider makes of a page", "shoal try books.py https://books.toscrape.com/"),
@@ -14,13 +14,16 @@ EXAMPLES = examples(
         "With a handler that another URL pattern chooses",
         "shoal try books.py https://a.example/x --handler book",
     ),
+    ("Fields by CSS selector, without a spider", "shoal try https://a.example/ --item name=h1 --render"),
     ("The items alone", "shoal try books.py https://books.toscrape.com/ --json | jq .items"),
 )
 
 SpiderArgument = Annotated[
     str,
     typer.Argument(
-        metavar="SPIDER", help="books.py, books.py:name, books.toml or module:name.", show_default=False
+        metavar="SPIDER",
+        help="books.py, books.py:name, books.toml or module:name; with --item, a URL.",
+        show_default=False,
     ),
 ]
 UrlArgument = Annotated[
@@ -29,6 +32,11 @@ UrlArgument = Annotated[
         metavar="[URL]", help="The page. Default: the spider's first start URL.", show_default=False
     ),
 ]
+ItemFields = Annotated[
+    list[str] | None,
+    option("--item", "NAME=CSS", "A field of the record: text of the first match; repeatable."),
+]
+Render = Annotated[bool | None, setting("--render", "", "crawl.render")]
 HandlerName = Annotated[
     str | None, option("--handler", "NAME", "The handler to run.", default="chosen by URL, as in a crawl")
 ]
@@ -40,6 +48,8 @@ def command(
     *,
     argument: Arguments = None,
     handler: HandlerName = None,
+    item: ItemFields = None,
+    render: Render = None,
     robots: Robots = None,
     allow_private: AllowPrivate = None,
     user_agent: UserAgent = None,
@@ -50,7 +60,7 @@ def command(
     """Run one URL through fetch and handler, and show what comes of it.
 
     Touches no crawl and stores nothing. Shows items, requests, links that are not followed, selectors that
-    match nothing, and where the time went.
+    match nothing, whether the page is empty without JavaScript, and where the time went.
     """
     from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.input.target import read_target
@@ -60,11 +70,21 @@ def command(
     from shoal.cli.views.tried import tried_lines
     from shoal.model.errors import Misconfigured
 
-    if "://" in spider:
-        raise Misconfigured("shoal try takes a spider, then a URL: shoal try books.py https://example.com/")
-    flags = {"crawl.robots": robots, "crawl.allow_private": allow_private, "crawl.user_agent": user_agent}
+    if "://" in spider and not item:
+        raise Misconfigured(
+            "shoal try takes a spider, then a URL: shoal try books.py https://example.com/; or a URL and"
+            " --item: shoal try https://example.com/ --item title=h1"
+        )
+    if "://" in spider and url:
+        raise Misconfigured(f"shoal try takes one URL; {url!r} is another one")
+    flags = {
+        "crawl.robots": robots,
+        "crawl.allow_private": allow_private,
+        "crawl.user_agent": user_agent,
+        "crawl.render": render,
+    }
     loaded = load_settings({key: value for key, value in flags.items() if value is not None}, config=config)
-    target = read_target([spider, *([url] if url else [])], arguments=argument or ())
+    target = read_target([spider, *([url] if url else [])], item or (), arguments=argument or ())
     start_logging(verbose=verbose, quiet=json)
 
     import uvloop
