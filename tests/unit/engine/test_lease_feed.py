@@ -85,6 +85,7 @@ class Crawling:
             parser=SimpleNamespace(backlog=self.backlog),
             quota=None,
             ledger=None,
+            no_exit=None,
             share=SimpleNamespace(capacity=None),
         )
         self.slots = Slots(SLOTS, self._attempt, self.wake)
