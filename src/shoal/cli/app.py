@@ -7,7 +7,7 @@ import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli.commands.control import delete, dlq, host, pause, proxy, schedule, token
+from shoal.cli.commands.control import accept, delete, dlq, host, pause, proxy, schedule, token
 from shoal.cli.commands.inspect import (
     alerts,
     doctor,
@@ -72,6 +72,7 @@ app.command("resume", epilog=pause.RESUME_EXAMPLES, rich_help_panel=_STEER)(paus
 app.add_typer(host.app, name="host", rich_help_panel=_STEER)
 app.add_typer(proxy.app, name="proxy", rich_help_panel=_STEER)
 app.add_typer(schedule.app, name="schedule", rich_help_panel=_STEER)
+app.command("accept", epilog=accept.EXAMPLES, rich_help_panel=_STEER)(accept.command)
 app.command("delete", epilog=delete.EXAMPLES, rich_help_panel=_STEER)(delete.command)
 app.command("forget", epilog=delete.EXAMPLES, hidden=True)(delete.command)  # former name
 

@@ -16,7 +16,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from typing import Protocol, assert_never
 
 import msgspec
@@ -149,8 +149,12 @@ class Parsing:
         blocked_if: BlockRules | None = None,
         retry: RetryRules | None = None,
         identity: ParseIdentity | None = None,
+        add_example: Callable[[str, Mapping[str, int]], None] | None = None,
     ) -> None:
-        """`identity`: results are kept for the next generation; None: they are not."""
+        """`identity`: results are kept for the next generation; None: they are not.
+
+        `add_example` is called with the URL of each page and the counts of its items.
+        """
         self._crawl = crawl
         self._parser = parser
         self._pages = pages
@@ -168,6 +172,7 @@ class Parsing:
         self._blocked_if = blocked_if or BlockRules()
         self._retry = retry or RetryRules()
         self._identity = identity
+        self._add_example = add_example
         self._in_progress: dict[int, InProgress] = {}  # by task id
         self._ids = itertools.count(1)
         self._fewer = asyncio.Event()
@@ -224,7 +229,7 @@ class Parsing:
                 return True
             return False
         result, links = self._outside_traps(entry, result, links)
-        self._counters.page(result)
+        self._count(lease.request.url, result)
         self._counters.unchanged += 1
         if self._request_log is not None:
             self._request_log.parsed(entry.request.url, entry.fingerprint, result, len(links))
@@ -249,7 +254,7 @@ class Parsing:
             return False
         result = kept.parse_result(repeats)
         links = self._traps.filter_links(links, result, lease.request.url)
-        self._counters.page(result)
+        self._count(lease.request.url, result)
         self._counters.unchanged += 1
         page = earlier.record().parsed(items=len(result.items), links=len(links), version=self._version)
         known = msgspec.structs.replace(page, history=pack_history(earlier.history))
@@ -340,7 +345,7 @@ class Parsing:
             self._faulty(entry, answer.fault)
         else:
             result, links = self._outside_traps(entry, answer, links)
-            self._counters.page(result)
+            self._count(entry.request.url, result)
             if self._request_log is not None:
                 self._request_log.parsed(entry.request.url, entry.fingerprint, result, len(links))
             if result.partial:
@@ -348,6 +353,11 @@ class Parsing:
                     "page.partial", extra={**_about(entry), "reason": result.partial[:MAX_REASON_CHARS]}
                 )
             self._end(entry, result, links)
+
+    def _count(self, url: str, result: ParseResult) -> None:
+        self._counters.page(result)
+        if self._add_example is not None and result.counts:
+            self._add_example(url, result.counts)
 
     def _faulty(self, entry: InProgress, fault: ParseFault) -> None:
         """End a page that its spider failed on; a block is retried as long as the page is not archived."""

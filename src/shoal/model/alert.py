@@ -25,7 +25,12 @@ class AlertKind(StrEnum):
     STORE_FULL = "store_full"
     STORE_UNAVAILABLE = "store_unavailable"
     TRAP_CLOSED = "trap_closed"
+    YIELD_DROPPED = "yield_dropped"
     INTERNAL_ERROR = "internal_error"
+
+
+LASTING = frozenset({AlertKind.YIELD_DROPPED})
+"""Alerts about a result: they last until the operator acts, also when no process works on the store."""
 
 
 class Level(StrEnum):

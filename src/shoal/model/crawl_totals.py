@@ -8,6 +8,17 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from shoal.model.generations.yields import (
+    FILLED,
+    ITEMS,
+    LOGIN,
+    MAX_EXAMPLE_CHARS,
+    MAX_EXAMPLES,
+    MAX_NAMES,
+    PAGES,
+    YieldDrop,
+    is_count,
+)
 from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
 
@@ -45,6 +56,10 @@ class CrawlTotals(msgspec.Struct):
         name="lookalikes",  # vocabulary: ok
     )
     identical: dict[str, ClosedPattern] = {}  # shapes with too many identical pages
+    counts: dict[str, int] = {}  # of items and filled fields (`generations.yields`)
+    examples: dict[str, tuple[str, ...]] = {}  # by name of a count: URLs of pages that lack something of it
+    dropped: tuple[YieldDrop, ...] = ()  # what is out of range in this generation; readers add it
+    no_data: str = ""  # why it has no item; readers add it
 
     @classmethod
     def load(cls, stored: bytes | None) -> "CrawlTotals":
@@ -79,27 +94,56 @@ class CrawlTotals(msgspec.Struct):
             elif name.startswith(DISCARDED):
                 reason = name.removeprefix(DISCARDED)
                 self.discarded[reason] = self.discarded.get(reason, 0) + count
+            elif is_count(name):
+                self.counts[name] = self.counts.get(name, 0) + count
             elif name in COUNTED:
                 setattr(self, name, getattr(self, name) + count)
         return bool(tally)
 
     def bounded(self, tally: Mapping[str, int]) -> Mapping[str, int]:
-        """Return a tally whose reasons are known here, or still few; others count as `OTHER_REASONS`."""
-        if len(self.discarded) + len(tally) <= MAX_REASONS:
+        """Return a tally whose reasons are known here, or still few; others count as `OTHER_REASONS`.
+
+        Counts of fields beyond the first `MAX_NAMES` are left out.
+        """
+        more = len(tally)
+        if len(self.discarded) + more <= MAX_REASONS and len(self.counts) + more <= MAX_NAMES:
             return tally
         kept: dict[str, int] = {}
         new = MAX_REASONS - len(self.discarded)
+        fields = MAX_NAMES - len(self.counts)
         for name, count in tally.items():
+            if is_count(name) and name not in self.counts:
+                fields -= 1
+                if fields < 0:
+                    continue
             if name.startswith(DISCARDED) and name.removeprefix(DISCARDED) not in self.discarded:
                 new -= 1
                 name = name if new >= 0 else f"{DISCARDED}{OTHER_REASONS}"
             kept[name] = kept.get(name, 0) + count
         return kept
 
+    def add_example(self, url: str, counts: Mapping[str, int]) -> None:
+        """Remember the URL of a page for what it lacks, a few of each: items of a handler, or a field.
+
+        The first pages of a handler are remembered as well, whatever they have.
+        """
+        if len(url) > MAX_EXAMPLE_CHARS:
+            return
+        items = max((count for name, count in counts.items() if name[0] == ITEMS), default=0)
+        for name, count in counts.items():
+            if not is_count(name) or (name[0] in (ITEMS, FILLED) and count >= items and items):
+                continue
+            known = self.examples.get(name, ())
+            if name[0] in (PAGES, ITEMS, FILLED, LOGIN) and len(known) < MAX_EXAMPLES and url not in known:
+                self.examples[name] = (*known, url)
+
     def patterns(self) -> "CrawlTotals":
-        """Return the closed patterns alone, for a store that counts everything else itself."""
+        """Return the closed patterns and examples, for a store that counts everything else itself."""
         return CrawlTotals(
-            quarantined=self.quarantined, near_duplicates=self.near_duplicates, identical=self.identical
+            quarantined=self.quarantined,
+            near_duplicates=self.near_duplicates,
+            identical=self.identical,
+            examples=self.examples,
         )
 
 
@@ -107,6 +151,8 @@ def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
     """Return what the result of a page or a hook adds to the totals of its crawl, by name."""
     # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
     hook_items = 0 if isinstance(outcome, Done) else len(result.items)
+    # What a child calls a count must not change another total.
+    items = {name: count for name, count in result.counts.items() if is_count(name)}
     if not (
         result.dropped
         or result.rejected
@@ -116,7 +162,7 @@ def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
         or result.fault
         or result.discarded
     ):
-        return {"repeats": result.repeats} if result.repeats else {}
+        return {"repeats": result.repeats, **items} if result.repeats else items
     counted = {
         "rejected": len(result.rejected),
         "withheld": result.withheld,
@@ -127,7 +173,7 @@ def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
         **{f"{LINKS}{rule}": count for rule, count in result.dropped.items()},
         **{f"{DISCARDED}{reason}": count for reason, count in result.discarded.items()},
     }
-    return {name: count for name, count in counted.items() if count}
+    return {name: count for name, count in counted.items() if count} | items
 
 
 def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
@@ -143,6 +189,11 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
         whole.quarantined |= part.quarantined
         whole.near_duplicates |= part.near_duplicates
         whole.identical |= part.identical
+        for name, count in part.counts.items():
+            whole.counts[name] = whole.counts.get(name, 0) + count
+        for name, urls in part.examples.items():
+            known = dict.fromkeys((*whole.examples.get(name, ()), *urls))
+            whole.examples[name] = tuple(known)[:MAX_EXAMPLES]
         for rule, count in part.links.items():
             whole.links[rule] = whole.links.get(rule, 0) + count
         for reason, count in part.discarded.items():

@@ -70,6 +70,10 @@ def crawl_exit_code(summary: Summary, *, max_dead: int | None, listed: SeedList 
     counts = summary.snapshot.counts
     if summary.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
+    if summary.dropped:
+        return ExitCode.YIELD_DROPPED
+    if summary.no_data:
+        return ExitCode.NO_DATA
     if summary.kept:
         return ExitCode.KEPT
     if summary.max_dead_exceeded:
@@ -78,7 +82,7 @@ def crawl_exit_code(summary: Summary, *, max_dead: int | None, listed: SeedList 
     # up, unless --max-dead allows dead letters.
     without_page = counts.get("gone") or counts.get("filtered") or (max_dead is None and counts.get("dead"))
     if without_page and not counts.get("done"):
-        return ExitCode.DEAD_LETTERS
+        return ExitCode.NO_DATA
     return ExitCode.BAD_LINES if listed is not None and listed.bad else ExitCode.FINISHED
 
 

@@ -50,6 +50,7 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
     text_digest: int | None = None
     discarded: dict[str, int] = {}
     item_times: tuple[tuple[int, int], ...] = ()  # first seen, changed at; of each item
+    counts: dict[str, int] = {}  # of items and filled fields
 
     @classmethod
     def of(
@@ -79,6 +80,7 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
             result.text_digest,
             dict(result.discarded),
             times,
+            dict(result.counts),
         )
 
     def parse_result(self, repeats: int) -> ParseResult:
@@ -95,6 +97,7 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
             text_digest=self.text_digest,
             discarded=self.discarded,
             all_links=self.all_links,
+            counts=self.counts,
         )
 
 
@@ -215,7 +218,8 @@ class ParseIdentity:
             scope, watched_patterns=frozenset(), name_skipped=False, explain=False, all_links=False
         )
         hosts = sorted(alike.hosts or ())
-        text = repr((code, hosts, msgspec.structs.replace(alike, hosts=None)))
+        # `counts`: results of versions that did not count items are not taken.
+        text = repr((code, hosts, msgspec.structs.replace(alike, hosts=None), "counts"))
         self._base = blake2b(text.encode(), digest_size=16).digest()
         self._depth = scope.depth is not None
         self.skip = skip

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from shoal.model.alert import MAX_RECENT, Alert, AlertBook, AlertKind
+from shoal.model.alert import LASTING, MAX_RECENT, Alert, AlertBook, AlertKind
 from shoal.model.settings import AlertSettings
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.observation import Observation
@@ -15,6 +15,7 @@ MAX_OPEN = 200
 AT_ONCE = frozenset(  # events and what was counted over the window: waiting adds nothing
     {
         AlertKind.TRAP_CLOSED,
+        AlertKind.YIELD_DROPPED,
         AlertKind.INTERNAL_ERROR,
         AlertKind.STAGE_STALLED,
         AlertKind.BANDWIDTH,
@@ -65,10 +66,12 @@ def apply_conditions(
 
 
 def clear_all(previous: AlertBook, now: float, *, by: str = "") -> Evaluation:
-    """Return the alerts after the last process of a store has ended in good order: none is active."""
-    cleared = [msgspec.structs.replace(alert, cleared_at=now) for alert in previous.open if alert.raised_at]
+    """Return the alerts after the last process of a store has ended in good order: only lasting ones stay."""
+    ended = [alert for alert in previous.open if alert.raised_at and alert.kind not in LASTING]
+    cleared = [msgspec.structs.replace(alert, cleared_at=now) for alert in ended]
     recent = (*reversed(cleared), *previous.recent)[:MAX_RECENT]
-    return Evaluation(AlertBook(at=now, by=by, recent=recent), cleared=cleared)
+    lasting = tuple(alert for alert in previous.open if alert.raised_at and alert.kind in LASTING)
+    return Evaluation(AlertBook(at=now, by=by, open=lasting, recent=recent), cleared=cleared)
 
 
 def _continue(condition: Alert, known: Alert | None, now: float) -> Alert:

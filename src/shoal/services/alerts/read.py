@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shoal.model.alert import Alert, AlertBook, read_book
+from shoal.model.alert import LASTING, Alert, AlertBook, read_book
 from shoal.model.settings import AlertSettings
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.evaluate import apply_conditions
@@ -33,14 +33,26 @@ async def read_alerts(store: Store, rules: AlertSettings | None = None) -> Store
     if not store.capabilities.shared:
         if store.workers.owner() is not None and book.is_current(time.time()):
             return _of(book)
-        return StoreAlerts(book.at, "", (), book.recent)  # no process works on it
+        return await _lasting(store, rules or AlertSettings(), book)
     if book.is_current(time.time()) and await store.workers.all():
         return _of(book)
-    rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
+    now = await _look_once(store, rules or AlertSettings(), AlertBook())
+    return StoreAlerts(now.at, "", now.active, book.recent)
+
+
+async def _lasting(store: Store, rules: AlertSettings, book: AlertBook) -> StoreAlerts:
+    """Return the alerts of a folder on which no process works: those about its results."""
+    now = await _look_once(store, rules, book)
+    lasting = [alert for alert in now.active if alert.kind in LASTING]
+    return StoreAlerts(book.at, "", lasting, book.recent)
+
+
+async def _look_once(store: Store, rules: AlertSettings, previous: AlertBook) -> AlertBook:
+    """Return the alerts whose conditions hold now, and for how long they have been known."""
+    rules = replace(rules, wait=0.0, calm=0.0)
     observation = await gather(store, StoredHosts(store))
     conditions = find_conditions(Window([observation]), rules)
-    now = apply_conditions(conditions, rules, AlertBook(), observation.at).book
-    return StoreAlerts(now.at, "", now.active, book.recent)
+    return apply_conditions(conditions, rules, previous, observation.at).book
 
 
 async def alerts(dsn: str, rules: AlertSettings | None = None) -> StoreAlerts:

@@ -4,6 +4,7 @@
     hosts         show hosts, set their pace, pause them
     levels        show and set how the pages of a host are fetched
     dead_letters  choose and read dead letters, replay or purge them
+    accept        take data over that was out of the range of earlier generations
     delete        remove a crawl from its store
 
 Where a running crawl owns the store, that process carries out pauses and changes of hosts; replaying, purging

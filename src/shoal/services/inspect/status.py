@@ -23,6 +23,7 @@ from shoal.model.exits.health import ExitRecord
 from shoal.model.exits.refusal import HostExits
 from shoal.model.exits.spending import Spending
 from shoal.model.failure import FailureClass
+from shoal.model.generations.yields import YieldDrop
 from shoal.model.levels.learned import HostLevels
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.services.control.levels import read_levels
@@ -68,6 +69,8 @@ class CrawlStatus:
     unreadable: Sequence[QuarantinedEntry] = ()  # entries of the store that could not be read
     spending: Spending | None = None  # on exits; None: nothing
     crashes: int = 0  # leases that expired, and parses during which the process died
+    yield_dropped: Sequence[YieldDrop] = ()  # out of the range of the generations before
+    no_data: str = ""  # why the generation has no item, if that is a failure
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
     @property
@@ -234,6 +237,8 @@ async def _read_crawl(store: Store, name: str, spent: Mapping[str, bytes]) -> Cr
         paused=await store.frontier.paused(name),
         lost=counts.lost,
         unreadable=await store.quarantined(name),
+        yield_dropped=totals.dropped,
+        no_data=totals.no_data,
         mistaken=counts.mistaken,
         spending=_read_spending(spent, name),
         crashes=counts.crashes,

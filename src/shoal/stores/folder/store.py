@@ -19,6 +19,7 @@ from shoal.frontier.results import Audit, HostView
 from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
+from shoal.model.generations.yields import DROPPED, NO_DATA, load_drops
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs, recount
@@ -233,7 +234,10 @@ class FolderCrawls:
         return read_arguments(await self._reader.value(crawl, ARGUMENTS))
 
     async def totals(self, crawl: str) -> sums.CrawlTotals:
-        return sums.CrawlTotals.load(await self._reader.value(crawl, sums.KEY))
+        totals = sums.CrawlTotals.load(await self._reader.value(crawl, sums.KEY))
+        totals.dropped = load_drops(await self._reader.value(crawl, DROPPED))
+        totals.no_data = (await self._reader.value(crawl, NO_DATA) or b"").decode(errors="replace")
+        return totals
 
     async def footprint(self, crawl: str) -> CrawlFootprint:
         require_crawl(crawl, await self.names())

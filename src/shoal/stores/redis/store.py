@@ -23,6 +23,7 @@ from shoal.frontier.redis.repair import repair_crawls
 from shoal.frontier.results import Audit, Counts, HostView
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.generations.yields import DROPPED, NO_DATA, load_drops
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
 from shoal.redis_client import RedisClient, key_names
@@ -259,6 +260,8 @@ class RedisCrawlRecords:
         # Earlier versions counted in the part of each worker; now parts have closed patterns alone.
         totals = sums.total(parts)
         totals.add(await self._reader.totals(crawl))
+        totals.dropped = load_drops(values.get(DROPPED))
+        totals.no_data = values.get(NO_DATA, b"").decode(errors="replace")
         return totals
 
     async def check(self) -> list[str]:
