@@ -81,29 +81,25 @@ async def run_crawl(
             if store.capabilities.shared:
                 shared = partial(_run_shared, plan, store, stop, opened, watch=watch, is_behind=is_behind)
                 summary = with_kept(await shared(decided=decided, metrics=metrics))
-                return await _result(store, summary)
+                summary = await _with_yield(store, summary)
+                return CrawlResult(summary, await _explain(store, summary))
             if store.capabilities.durable:
                 summary = await run(opened=opened, decided=decided)
-                return await _result(store, summary)
+                return CrawlResult(summary, await _explain(store, summary))
         except NothingToDo as complete:
             summary = complete_summary(complete, store.address)
-            if complete.crawl in await store.crawls.names():
+            if store.capabilities.shared and complete.crawl in await store.crawls.names():
                 summary = await _with_yield(store, summary)
             return CrawlResult(summary, decision=complete.decision)
         if not plan.outputs:
             raise Misconfigured(f"store: {store.address} keeps no items: name an output with --out")
         summary = await run(opened=_without_paths(opened))
         summary = replace(summary, archive="", rejects="", durable=False)
-        return await _result(store, summary)
-
-
-async def _result(store: "Store", summary: Summary) -> CrawlResult:
-    summary = await _with_yield(store, summary)
-    return CrawlResult(summary, await _explain(store, summary))
+        return CrawlResult(summary, await _explain(store, summary))
 
 
 async def _with_yield(store: "Store", summary: Summary) -> Summary:
-    """Return the summary with what is out of range in a generation that has ended."""
+    """Return the summary with what workers have found out of range in a generation that has ended."""
     if summary.ending is Ending.INTERRUPTED:
         return summary
     totals = await store.crawls.totals(summary.snapshot.crawl)

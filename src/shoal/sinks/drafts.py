@@ -95,7 +95,7 @@ def show(drafts: Mapping[str, str]) -> list[str]:
 
 def _show(output: str, draft: str) -> str:
     link = Path(name_beside(output))
-    target = Path(draft).relative_to(link.parent)
+    target = _from_beside(draft)
     with suppress(OSError):  # a file system without links
         if link.is_symlink() and link.readlink() == target:
             return str(link)
@@ -104,12 +104,17 @@ def _show(output: str, draft: str) -> str:
     return draft
 
 
+def _from_beside(draft: str) -> Path:
+    """Return the path of a draft from the folder of its output."""
+    return Path(*Path(draft).parts[-2:])
+
+
 def _hide(draft: str) -> None:
     """Remove the link to a draft, if it is one."""
     folder = Path(draft).parent
     link = Path(name_beside(str(folder.parent / Path(draft).name)))
     with suppress(OSError):
-        if link.is_symlink() and link.readlink() == Path(draft).relative_to(link.parent):
+        if link.is_symlink() and link.readlink() == _from_beside(draft):
             link.unlink()
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from shoal.engine.counters import Counters
 from shoal.engine.crawl import Crawl
 from shoal.engine.embedded import Embedded
-from shoal.engine.generations.yield_check import check_yield
+from shoal.engine.generations.yield_check import YieldVerdict, check_yield
 from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.runs.outcome import Decided
@@ -26,7 +26,6 @@ from shoal.fetch.http.client import HttpClient
 from shoal.model.crawl_totals import KEY as TOTALS
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Interrupted, leaves
-from shoal.model.generations.yields import DROPPED, NO_DATA
 from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs, show
 from shoal.stores.contract.checkpoints import sinks_key
 from shoal.stores.contract.store import PATIENCE_S, OwnerLost, Stay, Store, StoreBusy, WorkingFrontier
@@ -162,7 +161,8 @@ class EmbeddedRun:
                 ending = await running.run(stop, self.watch)
                 summary = await running.summary(ending)
                 if ending is not Ending.INTERRUPTED and not summary.max_dead_exceeded:
-                    await self._check_yield(running.name, strategy.frontier)
+                    verdict = await self._check_yield(running.name, strategy.frontier)
+                    summary = replace(summary, dropped=verdict.drops, no_data=verdict.no_data)
         except StoreBusy:
             if self.stop.drain.is_set():
                 raise Interrupted("interrupted; run the same command to resume") from None
@@ -172,11 +172,12 @@ class EmbeddedRun:
                 timer.cancel()
         return replace(summary, resumed=bool(self._resumed))
 
-    async def _check_yield(self, crawl: str, frontier: WorkingFrontier) -> None:
+    async def _check_yield(self, crawl: str, frontier: WorkingFrontier) -> YieldVerdict:
         """Record whether this generation may replace the last one's outputs, while alerts are evaluated."""
         totals = CrawlTotals.load(await frontier.reader.value(crawl, TOTALS))
         verdict = await check_yield(frontier.reader, totals, crawl)
         await frontier.commit(crawl_state={crawl: verdict.state})
+        return verdict
 
     def _begin(self) -> None:
         """Take note that the crawl exists as the command asks for it: another session resumes it."""
@@ -226,7 +227,7 @@ async def replace_outputs(store: Store, summary: Summary) -> Summary:
             return summary
         if summary.max_dead_exceeded or not summary.snapshot.counts.get("done"):
             return replace(summary, kept=tuple(drafts))
-        if any([await frontier.reader.value(name, key) for key in (DROPPED, NO_DATA)]):
+        if summary.dropped or summary.no_data:
             return replace(summary, kept=tuple(drafts), new_data=show(drafts))
         await publish_drafts(frontier, name, drafts)
     return summary

@@ -90,7 +90,7 @@ async def check_yield(reader: YieldReader, totals: CrawlTotals, crawl: str) -> Y
         return YieldVerdict({DROPPED: b"", NO_DATA: b""})
     history = load_history(await reader.value(crawl, HISTORY))
     now, facts = await read_generation(reader, totals, crawl)
-    no_data = "" if now.items else await _no_data(reader, totals, crawl, now, facts)
+    no_data = "" if _has_data(now, facts) else await _no_data(reader, totals, crawl, facts)
     drops = find_drops(history, now, totals.examples)
     state = {DROPPED: dump(drops) if drops else b"", NO_DATA: no_data.encode("utf-8", "replace")}
     if not drops and not no_data and now.handlers:
@@ -117,6 +117,8 @@ async def read_generation(
         version=facts.version,
         reach=reach_of(facts, arguments),
         whole=not counts.open,
+        done=counts.done,
+        failed=counts.dead,
         handlers=read_handlers(totals.counts),
     )
     return generation, facts
@@ -130,9 +132,14 @@ def reach_of(facts: CommandFacts, arguments: bytes) -> str:
     return blake2b(alike.dump() + arguments, digest_size=8).hexdigest()
 
 
-async def _no_data(
-    reader: YieldReader, totals: CrawlTotals, crawl: str, now: GenerationYield, facts: CommandFacts
-) -> str:
+def _has_data(now: GenerationYield, facts: CommandFacts) -> bool:
+    """Return whether there is an item; with --item, which adds the URL by itself, one with a chosen field."""
+    if not facts.fields:
+        return bool(now.items)
+    return any(handler.filled.get(name) for handler in now.handlers.values() for name, _ in facts.fields)
+
+
+async def _no_data(reader: YieldReader, totals: CrawlTotals, crawl: str, facts: CommandFacts) -> str:
     """Return why a generation with pages has no item, if that is a failure."""
     counts = await reader.counts(crawl)
     for name, urls in totals.examples.items():

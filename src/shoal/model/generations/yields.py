@@ -32,7 +32,8 @@ MAX_EXAMPLES = 3  # URLs for each count that lacks something
 MAX_EXAMPLE_CHARS = 500
 MAX_HISTORY = 20  # generations
 
-FALL = 0.25  # of the items: 10 % failed requests or 3 % sold products are no drop
+FALL = 0.25  # of the items: 3 % sold products, and the pages behind a list that failed, are no drop
+FEW_FAILED = 0.2  # of the requests: what so many would have yielded is no drop either
 RISE = 0.5  # of the items: those that double are one
 MARGIN, FIRST_MARGIN = 0.1, 0.15  # of the share of a field; the latter until SEVERAL generations are known
 SEVERAL = 5
@@ -74,6 +75,8 @@ class GenerationYield(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""  # of the spider
     reach: str = ""  # stands for the start URLs and limits
     whole: bool = True  # False: a limit ended it
+    done: int = 0  # requests that brought a page
+    failed: int = 0  # requests that were given up
     handlers: dict[str, HandlerYield] = {}
 
     @property
@@ -217,10 +220,16 @@ def _numbers(run: Sequence[GenerationYield], now: GenerationYield) -> Iterator[Y
         seen = [one.handlers.get(handler, NOTHING).items for one in alike]
         after = now.handlers.get(handler, NOTHING).items
         low, high = item_range(seen)
+        if now.failed <= FEW_FAILED * (now.done + now.failed):
+            low -= now.failed * max(_per_page(one.handlers.get(handler, NOTHING)) for one in alike)
         if not low <= after <= high:
             yield YieldDrop(
                 "items", handler, before=seen[-1], before_of=seen[-1], after=after, after_of=after
             )
+
+
+def _per_page(one: HandlerYield) -> float:
+    return one.items / one.pages if one.pages else 0.0
 
 
 def item_range(seen: Sequence[int]) -> tuple[float, float]:
@@ -277,8 +286,8 @@ def share_floor(shares: Sequence[float], before: int, after: int) -> float:
     several = len(shares) >= SEVERAL
     trust = DEVIATIONS if several else 2 * DEVIATIONS
     margin = max(MARGIN if several else FIRST_MARGIN, trust * deviation) + (0.0 if several else spread)
-    # A field that nearly every item had is missed when none has it, in however few items.
-    is_usual = low == 1.0 or (low >= VARIED and items >= 3)
+    # A field that every item had is missed when none has it, in however few items.
+    is_usual = low == 1.0 or (low >= VARIED and items >= 2 * MIN_CONSTANT)
     return max(low - margin, 0.2 * low if is_usual else 0.0)
 
 
