@@ -145,6 +145,7 @@ class CrawlSession:
         self._failures = 0  # in a row
         self._retry_at = -math.inf  # monotonic: when a session that failed is tried again
         self.deleted = False
+        self.found_drops = False  # its latest generation is out of the range of those before
         self.missing_since: float | None = None  # monotonic: when the frontier was first found without it
         self.waits_for_place = False  # it has work, and as many others run as may
         self._had_work_until = -math.inf  # monotonic: until when that is assumed
@@ -284,6 +285,7 @@ class CrawlSession:
         totals = await read_totals(self._frontier.reader, self.record.name)
         verdict = await check_yield(self._frontier.reader, totals, self.record.name)
         await self._frontier.crawls.store_values(self.record.name, number, verdict.state)
+        self.found_drops = bool(verdict.drops)
         places = self._context.plan.rules.places
         drafts = {
             output: place
