@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from shoal.model.generations.yields import (
+from shoal.model.outcome import Done, Outcome
+from shoal.model.page import ParseResult
+from shoal.model.yields import (
     FILLED,
     ITEMS,
     LOGIN,
@@ -19,8 +21,6 @@ from shoal.model.generations.yields import (
     YieldDrop,
     is_count,
 )
-from shoal.model.outcome import Done, Outcome
-from shoal.model.page import ParseResult
 
 KEY = "sums"
 LINKS = "links."  # followed by a rule: the name of a total of links
@@ -56,7 +56,7 @@ class CrawlTotals(msgspec.Struct):
         name="lookalikes",  # vocabulary: ok
     )
     identical: dict[str, ClosedPattern] = {}  # shapes with too many identical pages
-    counts: dict[str, int] = {}  # of items and filled fields (`generations.yields`)
+    counts: dict[str, int] = {}  # of items and filled fields (`model.yields`)
     examples: dict[str, tuple[str, ...]] = {}  # by name of a count: URLs of pages that lack something of it
     dropped: tuple[YieldDrop, ...] = ()  # what is out of range in this generation; readers add it
     no_data: str = ""  # why it has no item; readers add it

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 
 from shoal.model.failure import FailureClass
-from shoal.model.generations.yields import MAX_NAME_CHARS
 from shoal.model.request import Request
+from shoal.model.yields import MAX_NAME_CHARS
 
 
 class PageRef(msgspec.Struct, frozen=True, array_like=True):
@@ -204,5 +204,5 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     report: HandlerReport | None = None
     discarded: dict[Reason, Count] = {}  # items that the spider's item hooks dropped, by reason
     all_links: bytes = b""  # every link of the page (`model.generations.all_links`), if the scope asks for it
-    # Of its items and their filled fields (`model.generations.yields`).
+    # Of its items and their filled fields (`model.yields`).
     counts: Annotated[dict[CountName, Count], msgspec.Meta(max_length=MAX_COUNTS)] = {}

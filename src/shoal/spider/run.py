@@ -20,7 +20,6 @@ import shoal
 from shoal.model.errors import Blocked, Bomb, Rejected
 from shoal.model.failure import FailureClass
 from shoal.model.generations.all_links import AllLinks, pack_all, pack_free
-from shoal.model.generations.yields import LOGIN, count_name
 from shoal.model.limits import ParseLimits
 from shoal.model.page import MAX_SKIPPED, HandlerReport, Item, ParseFault, ParseResult, ParseTask
 from shoal.model.rendering import Rendering
@@ -31,6 +30,7 @@ from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
 from shoal.model.traps.text_digest import text_digest
 from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import CREDENTIALS, canonical, fingerprint_of, has_credentials, identity
+from shoal.model.yields import LOGIN, count_name
 from shoal.spider.failed import FailedRequest
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.links import Links

@@ -18,7 +18,7 @@ from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.crawl_totals import BEGAN, PART, CrawlTotals, total
 from shoal.model.failure import FailureClass
 from shoal.model.format import plural
-from shoal.model.generations.yields import (
+from shoal.model.yields import (
     DROPPED,
     HISTORY,
     LOGIN,

@@ -14,9 +14,9 @@ from shoal.frontier.results import Opened
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.crawl_totals import BEGAN
 from shoal.model.errors import Misconfigured
-from shoal.model.generations.yields import HISTORY as YIELDS
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY
+from shoal.model.yields import HISTORY as YIELDS
 from shoal.redis_client.fan_out import fan_out
 
 Terms = list[float | str]  # in the order of crawl_options_set.lua; "": unchanged

@@ -14,9 +14,9 @@ from shoal.frontier.sqlite.reader import SqliteReader
 from shoal.frontier.sqlite.state import CrawlState, CrawlTerms
 from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
-from shoal.model.generations.yields import HISTORY as YIELDS
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY
+from shoal.model.yields import HISTORY as YIELDS
 from shoal.sqlite_database import translated
 
 

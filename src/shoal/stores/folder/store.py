@@ -19,8 +19,8 @@ from shoal.frontier.results import Audit, HostView
 from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
-from shoal.model.generations.yields import DROPPED, NO_DATA, load_drops
 from shoal.model.quarantine import QuarantinedEntry
+from shoal.model.yields import DROPPED, NO_DATA, load_drops
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs, recount
 from shoal.spider.arguments import ARGUMENTS, read_arguments

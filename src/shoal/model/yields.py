@@ -296,8 +296,8 @@ def _examples(drop: YieldDrop, examples: Mapping[str, Sequence[str]]) -> tuple[s
     names = []
     if drop.field:
         names.append(count_name(FILLED, drop.handler, drop.field))
-    handlers = [drop.handler] if drop.handler else _handlers(examples)
-    names += [count_name(kind, handler) for kind in (ITEMS, PAGES) for handler in handlers]
+    chosen = [drop.handler] if drop.handler else _handlers(examples)
+    names += [count_name(kind, handler) for kind in (ITEMS, PAGES) for handler in chosen]
     found = dict.fromkeys(url for name in names for url in examples.get(name, ()))
     return tuple(found)[:MAX_EXAMPLES]
 

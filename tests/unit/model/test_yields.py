@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shoal.model.crawl_totals import CrawlTotals, total
-from shoal.model.generations.yields import (
+from shoal.model.yields import (
     MAX_EXAMPLES,
     MAX_HISTORY,
     MAX_NAMES,
