@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from shoal.engine.fetch_log.meter import AttemptMeter, merged_meters
 from shoal.model.crawl_totals import ClosedPattern
-from shoal.model.yields import YieldDrop
+from shoal.model.yields.counts import YieldDrop
 
 
 class Ending(StrEnum):

@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
-from shoal.model.yields import (
+from shoal.model.yields.counts import (
     FILLED,
     ITEMS,
     LOGIN,

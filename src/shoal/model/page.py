@@ -6,7 +6,7 @@ import msgspec
 
 from shoal.model.failure import FailureClass
 from shoal.model.request import Request
-from shoal.model.yields import MAX_NAME_CHARS
+from shoal.model.yields.counts import MAX_NAME_CHARS
 
 
 class PageRef(msgspec.Struct, frozen=True, array_like=True):

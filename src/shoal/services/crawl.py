@@ -15,7 +15,7 @@ from shoal.engine.runs.outcome import Decided, NothingToDo
 from shoal.engine.snapshot import Ending, HostSnapshot, Opening, Snapshot, Summary, WorkerStats
 from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.errors import Misconfigured
-from shoal.model.yields import YieldDrop
+from shoal.model.yields.counts import YieldDrop
 from shoal.services.inspect.status_json import patterns_json
 from shoal.sinks.drafts import name_beside, place_of
 

@@ -6,7 +6,7 @@ the value of the item before it from the same handler in this process: where nea
 
 from collections.abc import Mapping
 
-from shoal.model.yields import FILLED, ITEMS, PAGES, REPEATED, count_name
+from shoal.model.yields.counts import FILLED, ITEMS, PAGES, REPEATED, count_name
 
 MAX_FIELDS = 90  # of one handler that are counted; the names may come from pages
 _COMPARED_CHARS = 64  # of a text

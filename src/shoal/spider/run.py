@@ -30,7 +30,7 @@ from shoal.model.traps.text_digest import SAMPLE as TEXT_SAMPLE
 from shoal.model.traps.text_digest import text_digest
 from shoal.model.traps.url_pattern import pattern_of
 from shoal.model.url import CREDENTIALS, canonical, fingerprint_of, has_credentials, identity
-from shoal.model.yields import LOGIN, count_name
+from shoal.model.yields.counts import LOGIN, count_name
 from shoal.spider.failed import FailedRequest
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.links import Links

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from shoal.model.crawl_totals import CrawlTotals, total
-from shoal.model.yields import (
+from shoal.model.yields.counts import (
     MAX_EXAMPLES,
     MAX_HISTORY,
     MAX_NAMES,
     GenerationYield,
     YieldDrop,
     dump,
-    find_drops,
     load_drops,
     load_history,
     read_handlers,
     with_generation,
 )
+from shoal.model.yields.rule import find_drops
 from shoal.spider.item_counts import ItemCounts
 
 NIGHTS = 60

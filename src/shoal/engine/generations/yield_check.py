@@ -18,7 +18,7 @@ from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.crawl_totals import BEGAN, PART, CrawlTotals, total
 from shoal.model.failure import FailureClass
 from shoal.model.format import plural
-from shoal.model.yields import (
+from shoal.model.yields.counts import (
     DROPPED,
     HISTORY,
     LOGIN,
@@ -27,11 +27,11 @@ from shoal.model.yields import (
     GenerationYield,
     YieldDrop,
     dump,
-    find_drops,
     load_history,
     read_handlers,
     with_generation,
 )
+from shoal.model.yields.rule import find_drops
 from shoal.spider.arguments import ARGUMENTS
 
 MAX_LETTERS = 100  # dead letters that are read in search of a log-in

@@ -16,7 +16,7 @@ from shoal.model.crawl_totals import BEGAN
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY
-from shoal.model.yields import HISTORY as YIELDS
+from shoal.model.yields.counts import HISTORY as YIELDS
 from shoal.redis_client.fan_out import fan_out
 
 Terms = list[float | str]  # in the order of crawl_options_set.lua; "": unchanged

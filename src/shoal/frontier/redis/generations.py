@@ -17,7 +17,7 @@ class KeptGenerations(msgspec.Struct, frozen=True, array_like=True):
     last: int = 0  # number of the last generation that has ended
     key: bytes = b""  # of the fingerprints
     earlier: tuple[Generation, ...] = ()
-    yields: bytes = b""  # what the accepted ones yielded (`model/yields.py`)
+    yields: bytes = b""  # what the accepted ones yielded (`model/yields`)
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -16,7 +16,7 @@ from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY
-from shoal.model.yields import HISTORY as YIELDS
+from shoal.model.yields.counts import HISTORY as YIELDS
 from shoal.sqlite_database import translated
 
 

@@ -7,7 +7,7 @@ from shoal.engine.generations.yield_check import accepted_state, read_totals
 from shoal.model.crawl_totals import KEY as TOTALS
 from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Misconfigured
-from shoal.model.yields import DROPPED, NO_DATA, YieldDrop, load_drops
+from shoal.model.yields.counts import DROPPED, NO_DATA, YieldDrop, load_drops
 from shoal.sinks.drafts import DRAFTS, load_drafts, place_of, publish
 from shoal.sinks.names import public_name
 from shoal.stores.contract.store import Store, require_crawl

@@ -25,7 +25,7 @@ from shoal.model.exits.spending import Spending
 from shoal.model.failure import FailureClass
 from shoal.model.levels.learned import HostLevels
 from shoal.model.quarantine import QuarantinedEntry
-from shoal.model.yields import YieldDrop
+from shoal.model.yields.counts import YieldDrop
 from shoal.services.control.levels import read_levels
 from shoal.sinks.names import public_name
 from shoal.stores.contract.heartbeat import Heartbeat, served_pools, unserved_pools

@@ -20,7 +20,7 @@ from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.quarantine import QuarantinedEntry
-from shoal.model.yields import DROPPED, NO_DATA, load_drops
+from shoal.model.yields.counts import DROPPED, NO_DATA, load_drops
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs, recount
 from shoal.spider.arguments import ARGUMENTS, read_arguments

@@ -25,7 +25,7 @@ from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
-from shoal.model.yields import DROPPED, NO_DATA, load_drops
+from shoal.model.yields.counts import DROPPED, NO_DATA, load_drops
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.quarantine import NO_CRAWL, Quarantine
 from shoal.redis_client.servers import Connect

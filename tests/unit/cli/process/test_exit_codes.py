@@ -7,7 +7,7 @@ from shoal.cli.process.exit_codes import MEANING, ExitCode, exit_code_for
 from shoal.cli.process.run_crawl import crawl_exit_code
 from shoal.cli.views.output import ClosedPipe
 from shoal.model.errors import Misconfigured, Rejected, ShoalError, Unavailable
-from shoal.model.yields import YieldDrop
+from shoal.model.yields.counts import YieldDrop
 from shoal.services.crawl import Ending
 
 NO_PAGE = snapshot(pages=0, counts={"done": 0, "dead": 1})
