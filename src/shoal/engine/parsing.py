@@ -149,7 +149,7 @@ class Parsing:
         blocked_if: BlockRules | None = None,
         retry: RetryRules | None = None,
         identity: ParseIdentity | None = None,
-        add_example: Callable[[str, Mapping[str, int]], None] | None = None,
+        add_example: Callable[[str, dict[str, int]], None] | None = None,
     ) -> None:
         """`identity`: results are kept for the next generation; None: they are not.
 

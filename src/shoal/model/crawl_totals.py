@@ -10,16 +10,11 @@ import msgspec
 
 from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
-from shoal.model.yields.counts import (
-    FILLED,
-    ITEMS,
-    LOGIN,
+from shoal.model.yields.counts import LOGIN, MAX_EXAMPLE_CHARS, MAX_EXAMPLES, MAX_NAMES, YieldDrop
     MAX_EXAMPLE_CHARS,
     MAX_EXAMPLES,
     MAX_NAMES,
-    PAGES,
     YieldDrop,
-    is_count,
 )
 
 KEY = "sums"
@@ -94,47 +89,47 @@ class CrawlTotals(msgspec.Struct):
             elif name.startswith(DISCARDED):
                 reason = name.removeprefix(DISCARDED)
                 self.discarded[reason] = self.discarded.get(reason, 0) + count
-            elif is_count(name):
-                self.counts[name] = self.counts.get(name, 0) + count
             elif name in COUNTED:
                 setattr(self, name, getattr(self, name) + count)
         return bool(tally)
 
     def bounded(self, tally: Mapping[str, int]) -> Mapping[str, int]:
-        """Return a tally whose reasons are known here, or still few; others count as `OTHER_REASONS`.
-
-        Counts of fields beyond the first `MAX_NAMES` are left out.
-        """
-        more = len(tally)
-        if len(self.discarded) + more <= MAX_REASONS and len(self.counts) + more <= MAX_NAMES:
+        """Return a tally whose reasons are known here, or still few; others count as `OTHER_REASONS`."""
+        if len(self.discarded) + len(tally) <= MAX_REASONS:
             return tally
         kept: dict[str, int] = {}
         new = MAX_REASONS - len(self.discarded)
-        fields = MAX_NAMES - len(self.counts)
         for name, count in tally.items():
-            if is_count(name) and name not in self.counts:
-                fields -= 1
-                if fields < 0:
-                    continue
             if name.startswith(DISCARDED) and name.removeprefix(DISCARDED) not in self.discarded:
                 new -= 1
                 name = name if new >= 0 else f"{DISCARDED}{OTHER_REASONS}"
             kept[name] = kept.get(name, 0) + count
         return kept
 
-    def add_example(self, url: str, counts: Mapping[str, int]) -> None:
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Add the counts of a page; beyond `MAX_NAMES`, only those whose names are known."""
+        known = self.counts
+        if len(known) > MAX_NAMES:
+            counts = {name: number for name, number in counts.items() if name in known}
+        for name, number in counts.items():
+            known[name] = known.get(name, 0) + number
+
+    def add_example(self, url: str, counts: dict[str, int]) -> None:
         """Remember the URL of a page for what it lacks, a few of each: items of a handler, or a field.
 
         The first pages of a handler are remembered as well, whatever they have.
         """
-        if len(url) > MAX_EXAMPLE_CHARS:
-            return
-        items = max((count for name, count in counts.items() if name[0] == ITEMS), default=0)
-        for name, count in counts.items():
-            if not is_count(name) or (name[0] in (ITEMS, FILLED) and count >= items and items):
-                continue
+        # Of a page with items none is larger than their number; of one without, that of its pages is.
+        most = max(counts.values())
+        lacking = [name for name, number in counts.items() if number < most]
+        first = next(iter(counts))  # its pages
+        if len(self.examples.get(first, ())) < MAX_EXAMPLES:
+            lacking.append(first)
+        if (last := next(reversed(counts)))[:1] == LOGIN:  # after all others
+            lacking.append(last)
+        for name in lacking:
             known = self.examples.get(name, ())
-            if name[0] in (PAGES, ITEMS, FILLED, LOGIN) and len(known) < MAX_EXAMPLES and url not in known:
+            if len(known) < MAX_EXAMPLES and url not in known and len(url) <= MAX_EXAMPLE_CHARS:
                 self.examples[name] = (*known, url)
 
     def patterns(self) -> "CrawlTotals":
@@ -151,8 +146,6 @@ def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
     """Return what the result of a page or a hook adds to the totals of its crawl, by name."""
     # Only a hook yields items for a request without a page, and only a hook's fault is passed here.
     hook_items = 0 if isinstance(outcome, Done) else len(result.items)
-    # What a child calls a count must not change another total.
-    items = {name: count for name, count in result.counts.items() if is_count(name)}
     if not (
         result.dropped
         or result.rejected
@@ -162,7 +155,7 @@ def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
         or result.fault
         or result.discarded
     ):
-        return {"repeats": result.repeats, **items} if result.repeats else items
+        return {"repeats": result.repeats} if result.repeats else {}
     counted = {
         "rejected": len(result.rejected),
         "withheld": result.withheld,
@@ -173,7 +166,7 @@ def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
         **{f"{LINKS}{rule}": count for rule, count in result.dropped.items()},
         **{f"{DISCARDED}{reason}": count for reason, count in result.discarded.items()},
     }
-    return {name: count for name, count in counted.items() if count} | items
+    return {name: count for name, count in counted.items() if count}
 
 
 def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from shoal.model.crawl_totals import CrawlTotals, total
+from shoal.model.page import MAX_COUNTS
 from shoal.model.yields.counts import (
     MAX_EXAMPLES,
     MAX_HISTORY,
@@ -89,7 +90,7 @@ def generation(
             counts.add(page.handler, item)
         of_page = counts.take()
         totals.add_example(page.url, of_page)
-        totals.add(totals.bounded(of_page))
+        totals.add_counts(of_page)
     handlers = read_handlers(totals.counts)
     done = len(pages)
     return GenerationYield(float(night + 1), version, reach, whole, done, handlers=handlers), totals
@@ -107,7 +108,7 @@ def nights(seed: int, number: int, *, products: int = 300) -> Iterator[tuple[int
         yield night, shop.pages()
 
 
-@pytest.fixture(params=[1, 3, 20], ids=lambda number: f"{number} generations")
+@pytest.fixture(scope="module", params=[1, 3, 20], ids=lambda number: f"{number} generations")
 def history(request: pytest.FixtureRequest) -> tuple[GenerationYield, ...]:
     known: tuple[GenerationYield, ...] = ()
     for night, pages in nights(1, request.param):
@@ -295,7 +296,7 @@ def test_counts_and_examples_stay_bounded_whatever_fields_pages_bring() -> None:
     pages = [Page(f"/{n}", f"h{n}", ({f"{n} {m}": None for m in range(200)},)) for n in range(50)]
     _, totals = generation(pages, 0)
 
-    assert len(totals.counts) <= MAX_NAMES
+    assert len(totals.counts) <= MAX_NAMES + MAX_COUNTS
     assert all(len(urls) <= MAX_EXAMPLES for urls in totals.examples.values())
 
 

@@ -27,6 +27,7 @@ from shoal.model.yields.counts import (
     GenerationYield,
     YieldDrop,
     dump,
+    is_count,
     load_history,
     read_handlers,
     with_generation,
@@ -80,7 +81,9 @@ async def read_totals(reader: TotalsReader, crawl: str) -> CrawlTotals:
         if key.startswith(PART):
             with suppress(msgspec.DecodeError):
                 totals = total([totals, CrawlTotals.load(value)])
-    totals.add(await reader.totals(crawl))
+    stored = await reader.totals(crawl)
+    totals.add_counts({name: number for name, number in stored.items() if is_count(name)})
+    totals.rejected += stored.get("rejected", 0)
     return totals
 
 
