@@ -11,11 +11,6 @@ import msgspec
 from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
 from shoal.model.yields.counts import LOGIN, MAX_EXAMPLE_CHARS, MAX_EXAMPLES, MAX_NAMES, YieldDrop
-    MAX_EXAMPLE_CHARS,
-    MAX_EXAMPLES,
-    MAX_NAMES,
-    YieldDrop,
-)
 
 KEY = "sums"
 LINKS = "links."  # followed by a rule: the name of a total of links
