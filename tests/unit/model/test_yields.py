@@ -286,6 +286,15 @@ def test_only_generations_of_the_latest_version_of_the_spider_make_the_range() -
     assert [drop.field for drop in judge(history, unpriced)] == ["price"]
 
 
+def test_a_field_that_a_changed_spider_does_not_name_any_more_is_no_drop(
+    history: tuple[GenerationYield, ...],
+) -> None:
+    pages = BROKEN["a handler leaves a field out"][0](Shop(random.Random(99)).pages())
+
+    assert judge(history, pages, version="v2") == ()
+    assert [drop.field for drop in judge(history, pages)] == ["price"]
+
+
 def test_what_a_store_has_lost_or_damaged_counts_as_no_history() -> None:
     for stored in (None, b"", b"{}", b"[1]", b"\xff"):
         assert load_history(stored) == ()

@@ -112,7 +112,10 @@ def _fields(
     seen = [one.handlers[handler] for one in run if handler in one.handlers and one.handlers[handler].items]
     if not after.items or not seen:
         return
+    changed = run[-1].version != now.version
     for field, filled in before.filled.items():
+        if changed and field not in after.filled:
+            continue  # its author has left it out or renamed it: no item names it, not even as empty
         numbers = before.items, after.items
         now_filled = min(after.filled.get(field, 0), after.items)
         if now_filled / after.items < share_floor([_share(one, field) for one in seen], *numbers):
