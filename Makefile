@@ -132,6 +132,10 @@ simulate-faults: setup ## 5,000 crawls in a folder and 1,500 of a fleet under vi
 	@$(BIN)/python -m tests.simulation fleet --seeds 1-1500 --jobs 2
 	@$(BIN)/python -m tests.simulation --mutants all --jobs 2
 
+.PHONY: mutants
+mutants: setup ## change 500 places of the code that keeps the promises, one at a time: which changes does no test notice? A night
+	@$(BIN)/python -m tests.mutation
+
 .PHONY: autoscale
 autoscale: setup ## a fleet that follows a bursty load beside a fixed one, on real processes: worker-seconds and time; ten minutes
 	@$(BIN)/python -m bench.autoscale

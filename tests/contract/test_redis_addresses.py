@@ -76,8 +76,10 @@ async def test_fleets_in_one_database_are_separate(server: RedisServer) -> None:
     for number, dsn in list(enumerate(stores, 1))[1:]:
         async with RedisFrontier.open(dsn) as frontier:
             await frontier.crawls.open("c")
-            leases = (await frontier.lease(holder="w", limit=10, ttl=60.0)).leases
-            assert len(leases) == number
+            leased = 0
+            while grant := (await frontier.lease(holder="w", limit=10, ttl=60.0)).leases:
+                leased += len(grant)  # a store that answers late is asked for a few of each shard at once
+            assert leased == number
 
 
 @asynccontextmanager

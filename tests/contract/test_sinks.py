@@ -1,7 +1,9 @@
 """The contract of a sink, run against every built-in one. The tests are in `shoal.testing.contracts.sink`."""
 
 import csv
+import gzip
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -13,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from backports import zstd
 from tests.servers.postgres import ask
 from tests.servers.shared import shared_database
 
@@ -56,17 +59,28 @@ class FileBench:
         return text
 
 
+def contents(path: Path) -> bytes:
+    """Return what a file holds, by the readers that others use."""
+    match path.suffix:
+        case ".gz":
+            return gzip.decompress(path.read_bytes())
+        case ".zst":
+            with zstd.open(path) as file:
+                return file.read()
+    return path.read_bytes()
+
+
 class JsonlBench(FileBench):
     def read(self) -> Rows:
-        lines = self.path.read_bytes().split(b"\n")
+        lines = contents(self.path).split(b"\n")
         assert lines.pop() == b""
         return [json.loads(line) for line in lines]
 
 
 class CsvBench(FileBench):
     def read(self) -> Rows:
-        with self.path.open(newline="", encoding="utf-8") as file:
-            return [{**row, "n": int(row["n"])} for row in csv.DictReader(file, strict=True)]
+        file = io.StringIO(contents(self.path).decode(), newline="")
+        return [{**row, "n": int(row["n"])} for row in csv.DictReader(file, strict=True)]
 
     def stored_text(self, text: str) -> str:
         return escape_formulas(text)
@@ -121,7 +135,9 @@ class PostgresBench:
 
 FILES = {
     "jsonl": JsonlBench,
+    "jsonl.gz": JsonlBench,
     "csv": CsvBench,
+    "csv.zst": CsvBench,
     "sqlite": SqliteBench,
     "parquet": ParquetBench,
     "parquet/": ParquetBench,  # a folder of parts

@@ -16,8 +16,12 @@ import csv
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -25,6 +29,7 @@ from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.limits import MIB
 from shoal.model.page import Item
 from shoal.sinks.columns import Columns, Record, decode_item, encode_record, with_more
+from shoal.sinks.compression import DAMAGE, GZIP, NONE, ZSTD, Compression
 from shoal.sinks.contract import SinkFactory
 from shoal.sinks.csv_rows import encode_row, is_complete, pad, split_rows, stripped, width
 from shoal.sinks.csv_safety import escape_formulas, format_cell
@@ -32,6 +37,9 @@ from shoal.sinks.files import AppendFile, altered_output, changed_output, readab
 
 REWRITE_FACTOR = 4  # times the length of the file may be written for new columns during a run
 REWRITE_BYTES = 64 * MIB  # may be written for them in any case: less than a second of work
+
+_CHANGED: tuple[type[Exception], ...] = (FileNotFoundError, *DAMAGE)
+_UNREADABLE: tuple[type[Exception], ...] = (OSError, *DAMAGE)
 
 
 class CsvCheckpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -48,9 +56,16 @@ class CsvSink:
     """Rows in a file; the checkpoint is its columns, its length, and number and checksum of its rows."""
 
     def __init__(
-        self, path: Path | str, *, fsync: bool, overwrite: bool, rewrite_bytes: int = REWRITE_BYTES
+        self,
+        path: Path | str,
+        *,
+        fsync: bool,
+        overwrite: bool,
+        compression: Compression = NONE,
+        rewrite_bytes: int = REWRITE_BYTES,
     ) -> None:
         self._path = Path(path)
+        self._compression = compression
         self._fsync = fsync
         self._overwrite = overwrite
         self._rewrite_bytes = rewrite_bytes
@@ -98,6 +113,8 @@ class CsvSink:
         if self._header < self._width:
             self._rewrite(self._rows)
         self._file.check()
+        if not self._file.length and self._compression.empty:
+            self._file.append(self._compression.empty)
         return self.flush()
 
     def close(self) -> None:
@@ -142,17 +159,12 @@ class CsvSink:
 
     def _found(self) -> tuple[int, int]:
         """Return the number of columns in the header of the file, and the length of the file."""
-        with translate_errors(self._path):
-            try:
-                with self._path.open("rb") as file:
-                    header = next(split_rows(file), b"")
-                    return width(header), file.seek(0, 2)
-            except FileNotFoundError:
-                raise changed_output(self._path) from None
+        with self._contents() as file:
+            return width(next(split_rows(file), b"")), self._path.stat().st_size
 
     def _count(self) -> None:
         """Count the rows of a file that an earlier version has written."""
-        with translate_errors(self._path), self._path.open("rb") as file:
+        with self._contents() as file:
             for row in islice(split_rows(file), 1, None):
                 self._rows, self._checksum = self._rows + 1, zlib.crc32(stripped(row), self._checksum)
 
@@ -160,13 +172,26 @@ class CsvSink:
         """Append rows that have a cell for every column."""
         assert self._file is not None
         if not self._header:
-            self._file.append(b"".join([self._header_row(), *rows]))
+            self._append([self._header_row(), *rows])
             self._header = self._width
         elif self._header == self._width or not self._rewritten_for(rows):
-            self._file.append(b"".join(rows))
+            self._append(rows)
         self._rows += len(rows)
         for row in rows:
             self._checksum = zlib.crc32(stripped(row), self._checksum)
+
+    def _append(self, rows: Iterable[bytes]) -> None:
+        assert self._file is not None
+        self._file.append(self._compression.pack(b"".join(rows)))
+
+    @contextmanager
+    def _contents(self) -> Iterator[BinaryIO]:
+        with translate_errors(self._path):
+            try:
+                with self._compression.open(self._path) as file:
+                    yield file
+            except _CHANGED:
+                raise changed_output(self._path) from None
 
     def _rewritten_for(self, rows: Sequence[bytes]) -> bool:
         """Write the file again with these rows at its end, unless that has to wait for the end of the run."""
@@ -191,7 +216,7 @@ class CsvSink:
         draft = AppendFile(self._draft_path, length=None, fsync=False, overwrite=True)
         try:
             for chunk in _chunks([self._header_row()], self._padded_rows(rows), more):
-                draft.append(chunk)
+                draft.append(self._compression.pack(chunk))
             draft.move(self._path, fsync=self._fsync)
         except BaseException:
             draft.close()
@@ -204,7 +229,7 @@ class CsvSink:
     def _padded_rows(self, count: int) -> Iterator[bytes]:
         """Yield the first rows of the file with a cell for every column."""
         cells, found = self._width, 0
-        with translate_errors(self._path), self._path.open("rb") as file:
+        with self._contents() as file:
             for row in islice(split_rows(file), 1, count + 1):
                 if not is_complete(row):
                     break
@@ -237,20 +262,20 @@ def _chunks(*sources: Iterable[bytes]) -> Iterator[bytes]:
     yield bytes(piece)
 
 
-def _recount(output: str, checkpoint: bytes) -> int:
+def _recount(output: str, checkpoint: bytes, *, compression: Compression) -> int:
     """Count the rows up to the checkpoint, under whatever header the file has by now."""
     path, state = Path(output), msgspec.msgpack.decode(checkpoint, type=CsvCheckpoint)
     if state.file > 1:
         raise Rejected(f"output {path}: an earlier version of Shoal wrote it as {state.file} files")
     try:
-        with path.open("rb") as file:
+        with compression.open(path) as file:
             rows = split_rows(file)
             header = next(rows, b"")
             if state.fields is None:
                 return 0
             return _compare(path, state, header, rows)
-    except OSError as error:
-        raise Rejected(f"output {path} cannot be read: {error.strerror or error}") from None
+    except _UNREADABLE as error:
+        raise Rejected(f"output {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _compare(path: Path, state: CsvCheckpoint, header: bytes, rows: Iterator[bytes]) -> int:
@@ -269,12 +294,13 @@ def _compare(path: Path, state: CsvCheckpoint, header: bytes, rows: Iterator[byt
     return count
 
 
-def _read(output: str) -> Iterator[Item]:
+def _read(output: str, *, compression: Compression) -> Iterator[Item]:
     """Yield the rows of a file of any program as items of text, without the cells that are empty."""
     csv.field_size_limit(sys.maxsize)
     with (
-        readable(output, ValueError, csv.Error),
-        open(output, newline="", encoding="utf-8-sig") as file,
+        readable(output, ValueError, csv.Error, *DAMAGE),
+        compression.open(output) as contents,
+        TextIOWrapper(contents, newline="", encoding="utf-8-sig") as file,
     ):
         rows = csv.reader(file)
         names = next(rows, [])
@@ -285,4 +311,13 @@ def _read(output: str) -> Iterator[Item]:
             yield Item(f"{number:016x}", encode_record(with_more(record)))
 
 
-FACTORY = SinkFactory(open=CsvSink, recount=_recount, read=_read)
+def _factory(compression: Compression) -> SinkFactory:
+    return SinkFactory(
+        open=partial(CsvSink, compression=compression),
+        recount=partial(_recount, compression=compression),
+        read=partial(_read, compression=compression),
+        is_empty=compression.holds_nothing if compression.decompressor else None,
+    )
+
+
+FACTORY, GZIP_FACTORY, ZSTD_FACTORY = map(_factory, (NONE, GZIP, ZSTD))

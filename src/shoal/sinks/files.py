@@ -12,6 +12,7 @@ from pathlib import Path
 from shoal.model.disk import FAILING
 from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.limits import MIB
+from shoal.sinks.compression import DAMAGE, NONE, Compression
 
 
 @contextmanager
@@ -208,16 +209,32 @@ def altered_output(path: Path | str, held: str, written: str) -> Rejected:
     )
 
 
-def count_lines(path: Path, length: int, checksum: int | None = None, written: int | None = None) -> int:
+def count_lines(
+    path: Path,
+    length: int,
+    checksum: int | None = None,
+    written: int | None = None,
+    *,
+    compression: Compression = NONE,
+) -> int:
     """Count the lines in the first `length` bytes; raise `Rejected` if they are not those that were written.
 
     `written`: how many lines there were; None: not known.
     """
     count, last, found = 0, b"\n", 0
-    for chunk in read_chunks(path, length):
-        count += chunk.count(b"\n")
-        last = chunk[-1:]
-        found = zlib.crc32(chunk, found)
+
+    def summed() -> Iterator[bytes]:
+        nonlocal found
+        for chunk in read_chunks(path, length):
+            found = zlib.crc32(chunk, found)
+            yield chunk
+
+    try:
+        for piece in compression.unpack(summed()):
+            count += piece.count(b"\n")
+            last = piece[-1:]
+    except DAMAGE as error:
+        raise Rejected(f"output {path} cannot be read: {error}") from None
     if last != b"\n":
         raise Rejected(f"output {path} ends within an item")
     if checksum is not None and found != checksum:

@@ -4,12 +4,14 @@ import os
 import select
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from shoal.model.page import Item
 from shoal.model.printable import escape_json
+from shoal.sinks.compression import DAMAGE, GZIP, NONE, ZSTD, Compression
 from shoal.sinks.contract import SinkFactory
 from shoal.sinks.files import AppendFile, count_lines, readable, translate_errors
 
@@ -30,8 +32,11 @@ class LinesCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 class JsonlSink:
     """Lines in a file; the checkpoint is length and checksum of the file, and the number of its lines."""
 
-    def __init__(self, path: Path | str, *, fsync: bool, overwrite: bool) -> None:
+    def __init__(
+        self, path: Path | str, *, fsync: bool, overwrite: bool, compression: Compression = NONE
+    ) -> None:
         self._path = Path(path)
+        self._compression = compression
         self._fsync = fsync
         self._overwrite = overwrite
         self._file: AppendFile | None = None
@@ -48,7 +53,7 @@ class JsonlSink:
             overwrite=self._overwrite,
             checksum=state.checksum,
         )
-        self._lines = count_lines(self._path, state.length) if state.lines is None else state.lines
+        self._lines = state.lines if state.lines is not None else count_lines(self._path, state.length)
 
     def write(self, items: Sequence[Item]) -> None:
         """Buffer items."""
@@ -58,7 +63,7 @@ class JsonlSink:
         """Append the buffered items in one write."""
         assert self._file is not None, "restore first"
         if self._pending:
-            self._file.append(b"\n".join(self._pending) + b"\n")
+            self._file.append(self._compression.pack(b"\n".join(self._pending) + b"\n"))
             self._lines += len(self._pending)
             self._pending.clear()
         state = LinesCheckpoint(self._file.length, self._file.checksum, self._lines)
@@ -66,10 +71,12 @@ class JsonlSink:
 
     def finish(self) -> bytes:
         """Flush for the last time, and check that the file is still at its path."""
-        checkpoint = self.flush()
+        self.flush()
         assert self._file is not None
         self._file.check()
-        return checkpoint
+        if not self._file.length and self._compression.empty:
+            self._file.append(self._compression.empty)
+        return self.flush()
 
     def close(self) -> None:
         """Close the file."""
@@ -112,14 +119,14 @@ class StdoutSink:
         """Leave standard output open."""
 
 
-def _recount(output: str, checkpoint: bytes) -> int:
+def _recount(output: str, checkpoint: bytes, *, compression: Compression) -> int:
     state = LinesCheckpoint.load(checkpoint)
-    return count_lines(Path(output), state.length, state.checksum, state.lines)
+    return count_lines(Path(output), state.length, state.checksum, state.lines, compression=compression)
 
 
-def _read(output: str) -> Iterator[Item]:
+def _read(output: str, *, compression: Compression) -> Iterator[Item]:
     """Yield the complete lines."""
-    with readable(output), open(output, "rb") as lines:
+    with readable(output, *DAMAGE), compression.open(output) as lines:
         for number, line in enumerate(lines):
             if line.endswith(b"\n"):
                 yield Item(f"{number:016x}", line[:-1])
@@ -129,5 +136,14 @@ def _open_stdout(_output: str, *, fsync: bool, overwrite: bool) -> StdoutSink:
     return StdoutSink()
 
 
-FACTORY = SinkFactory(open=JsonlSink, recount=_recount, read=_read)
+def _factory(compression: Compression) -> SinkFactory:
+    return SinkFactory(
+        open=partial(JsonlSink, compression=compression),
+        recount=partial(_recount, compression=compression),
+        read=partial(_read, compression=compression),
+        is_empty=compression.holds_nothing if compression.decompressor else None,
+    )
+
+
+FACTORY, GZIP_FACTORY, ZSTD_FACTORY = map(_factory, (NONE, GZIP, ZSTD))
 STDOUT_FACTORY = SinkFactory(open=_open_stdout)

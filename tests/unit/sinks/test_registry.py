@@ -47,7 +47,10 @@ def test_opening_touches_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", "out", "out.json.gz", "out.xlsx", ".csv/", "jsonl"])
 def test_the_error_for_an_unknown_suffix_lists_the_known_ones(path: str) -> None:
-    with pytest.raises(Misconfigured, match=r"\.jsonl, \.ndjson, \.csv, \.sqlite, \.db, \.parquet, and - "):
+    with pytest.raises(
+        Misconfigured,
+        match=r"\.jsonl, \.ndjson, \.jsonl\.gz, \.jsonl\.zst, \.csv, \.csv\.gz, \.csv\.zst, \.sqlite, \.db, \.parquet, and - ",
+    ):
         open_sink(path)
 
 

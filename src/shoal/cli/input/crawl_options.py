@@ -76,7 +76,7 @@ Outputs = Annotated[
     _where(
         "--out",
         "PATH",
-        "Items, as .jsonl, .csv, .sqlite or .parquet; repeatable.",
+        "Items, as .jsonl, .csv (also .gz, .zst), .sqlite or .parquet; repeatable.",
         default="jsonl in the store",
     ),
 ]

@@ -12,7 +12,8 @@ NewCrawlName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$", ma
 FieldName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 # One part of a path that means the same on every system; what follows the last dot chooses the format.
 OutputName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.(jsonl|csv|sqlite|parquet)$", max_length=100)
+    str,
+    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.((jsonl|csv)(\.(gz|zst))?|sqlite|parquet)$", max_length=100),
 ]
 SpiderName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*\.(py|toml)(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200)

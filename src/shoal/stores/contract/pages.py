@@ -15,7 +15,8 @@ from shoal.model.settings import Settings
 from shoal.sinks.names import is_address
 from shoal.sinks.registry import resolve
 
-JSON_LINES = (".jsonl", ".ndjson")
+JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst")
+CSV = (".csv", ".csv.gz", ".csv.zst")
 _NO_CONTENT = (204, 205, 206)  # responses that are archived and not parsed
 
 
@@ -89,7 +90,7 @@ def _inexactness(output: str) -> int:
     """Rank formats by what they keep: every type, types other than lists and objects, text only."""
     if output.endswith(JSON_LINES):
         return 0
-    return 1 if is_address(output) else 3 if output.endswith(".csv") else 2
+    return 1 if is_address(output) else 3 if output.endswith(CSV) else 2
 
 
 class PageCheck(msgspec.Struct, frozen=True):

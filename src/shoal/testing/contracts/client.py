@@ -52,6 +52,7 @@ class Site:
 
     port: int = 0
     requests: list[bytes] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)  # a request has arrived
     closed: asyncio.Event = field(default_factory=asyncio.Event)  # a connection was closed by the client
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
@@ -66,6 +67,7 @@ async def site(reply: Reply) -> AsyncIterator[Site]:
         try:
             while True:
                 served.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                served.asked.set()
                 await reply(writer)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, RuntimeError):
@@ -269,10 +271,12 @@ class ClientContract:
 
     async def test_a_cancelled_fetch_closes_its_connection(self, client: Client) -> None:
         async with site(never_until_closed) as served:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await client.fetch(served.url(), headers=(), limits=LIMITS, turn=None)
-            async with asyncio.timeout(5):
+            fetch = asyncio.ensure_future(client.fetch(served.url(), headers=(), limits=LIMITS, turn=None))
+            async with asyncio.timeout(10):
+                await served.asked.wait()  # before that, there may be no connection to close
+                fetch.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await fetch
                 await served.closed.wait()
 
 
