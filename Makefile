@@ -25,6 +25,10 @@ $(VENV)/.ready: requirements/dev.txt requirements/setup.txt pyproject.toml
 	  || { echo "setup: uv could not; pip tries, which takes a minute or two"; \
 	       $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@# Compile what every command imports: otherwise the first one does, or each one where nothing can be written.
+	@$(BIN)/python -m compileall -q -j 0 src/shoal
+	@$(BIN)/shoal --help > /dev/null
+	@$(BIN)/python -c 'import lxml.html, shoal.engine.embedded_run.run, shoal.parse.zygote'
 	@touch $@
 	@echo "setup: done; try $(BIN)/shoal --help"
 

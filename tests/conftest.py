@@ -1,6 +1,7 @@
 """What holds for every test: settings of Hypothesis, the event loop, markers, the end of shared servers."""
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -22,6 +23,17 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+# Collecting makes a million objects that stay until the end. Without these two, garbage collections look at all of them:
+# during collection, and whenever a test or pytest asks for one.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of garbage collections from here on."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run what speaks to the network on the event loop that Shoal runs on; they differ in how sockets end."""
     if item.path.parent.name == "fetch" or item.path.name == "test_client.py":
@@ -35,3 +47,4 @@ def pytest_sessionfinish() -> None:
         shared.SHARED.close()
     if commands := sys.modules.get("tests.e2e.command_server"):
         commands.SERVER.close()
+        commands.TABLE_SERVER.close()

@@ -53,8 +53,9 @@ _LOOKED_INTO = ("tests.", "docs.")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Set the markers; raise `UsageError` for a test that is in a folder where it may not start anything."""
     misplaced = []
+    known: dict[object, set[str]] = {}
     for item in items:
-        needed = markers_of(item)
+        needed = markers_of(item, known)
         for marker in needed:
             item.add_marker(marker)
         if needed - NOT_A_SERVER and folder_of(item) in FOLDERS_WITHOUT_SERVERS:
@@ -64,12 +65,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(f"tests that start servers belong in tests/integration:\n  {listed}")
 
 
-def markers_of(item: pytest.Item) -> set[str]:
-    """Return the markers of what a test starts."""
+class Parameters:
+    """The parameters of one case of a test, and whether the answer has depended on them."""
+
+    def __init__(self, values: Iterable[object]) -> None:
+        self._values = tuple(values)
+        self.were_used = False
+
+    def values(self) -> tuple[object, ...]:
+        self.were_used = True
+        return self._values
+
+
+def markers_of(item: pytest.Item, known: dict[object, set[str]] | None = None) -> set[str]:
+    """Return the markers of what a test starts; `known` remembers those of functions between calls."""
     found = set(FOLDERS.get(folder_of(item), ()))
-    parameters = dict(getattr(getattr(item, "callspec", None), "params", {}))
-    for function in (*_functions(item), *parameters.values()):
-        found |= started_by(function, parameters, set())
+    known = {} if known is None else known
+    values = getattr(getattr(item, "callspec", None), "params", {}).values()
+    for function in _functions(item):
+        if function in known:
+            found |= known[function]
+            continue
+        parameters = Parameters(values)
+        starts = started_by(function, parameters, set())
+        if not parameters.were_used:
+            known[function] = starts
+        found |= starts
+    for value in values:
+        found |= started_by(value, Parameters(values), set())
     if item.get_closest_marker("needs_cluster") or "needs_cluster" in found:
         found |= {"needs_cluster", "needs_redis"}
     return found
@@ -91,7 +114,7 @@ def _functions(item: pytest.Item) -> Iterator[Callable[..., Any]]:
             yield definition.func
 
 
-def started_by(value: Any, parameters: Mapping[str, object], seen: set[int]) -> set[str]:
+def started_by(value: Any, parameters: Parameters, seen: set[int]) -> set[str]:
     """Return the markers of what a function starts, or the methods of a class."""
     value = getattr(value, "__wrapped__", value)
     module = getattr(value, "__module__", None)

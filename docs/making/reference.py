@@ -5,6 +5,7 @@ Settings, failure classes, exit codes, and what is done about a store that fails
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin
@@ -152,9 +153,10 @@ def _settings_table(keys: Iterable[str]) -> str:
     )
 
 
-def flags() -> dict[str, str]:
+@cache  # it takes 0.1 s, and each section asks
+def flags() -> Mapping[str, str]:
     """Find the flag of `shoal crawl` for each key that has one."""
-    crawl = command()
+    crawl = command("crawl")
     assert isinstance(crawl, TyperGroup)
     options = {flag: one for one in crawl.commands["crawl"].params for flag in one.opts}
     return {

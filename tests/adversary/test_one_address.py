@@ -1,7 +1,8 @@
-"""Many host names on one address: the address has a separate pace."""
+"""Many host names of one site, on one address or on many: address and site have a separate pace."""
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,15 @@ async def test_many_names_on_one_address_do_not_get_as_many_paces(kind: str, tmp
     assert violations(arrived, rate=RATE, burst=3)  # and the address is not limited to the pace of one host
 
 
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_many_names_of_one_site_on_as_many_addresses_do_not_get_as_many_paces(
+    kind: str, tmp_path: Path
+) -> None:
+    arrived = await arrivals(kind, tmp_path, names=NAMES, rate=RATE, addresses=NAMES)
+    assert not violations(arrived, rate=ADDRESS_RATE, burst=BURST), arrived
+    assert violations(arrived, rate=RATE, burst=3)
+
+
 @pytest.mark.parametrize("by", ["site", "address"])
 @pytest.mark.parametrize("kind", ["folder", "fleet"])
 async def test_the_hosts_of_a_site_or_an_address_share_one_pace_if_the_crawl_says_so(
@@ -34,8 +44,10 @@ async def test_the_hosts_of_a_site_or_an_address_share_one_pace_if_the_crawl_say
     assert not violations(arrived, rate=4.0, burst=5), arrived  # the first ones are not a crowd yet
 
 
-async def arrivals(kind: str, tmp_path: Path, *, names: int, rate: float, by: str = "host") -> list[float]:
-    """Crawl one page of each of many hosts of one site and address; return when they were asked for."""
+async def arrivals(
+    kind: str, tmp_path: Path, *, names: int, rate: float, by: str = "host", addresses: int = 1
+) -> list[float]:
+    """Crawl one page of each of many hosts of one site; return when they were asked for."""
     arrived: list[float] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -48,8 +60,17 @@ async def arrivals(kind: str, tmp_path: Path, *, names: int, rate: float, by: st
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
+    others = [f"127.0.3.{number}" for number in range(1, addresses)]
+
+    def address_of(name: str) -> str:
+        return ["127.0.0.1", *others][int(name.partition(".")[0].removeprefix("n")) % addresses]
+
     seeds = [f"http://n{number}.shop.test:{port}/" for number in range(names)]
-    async with server, name_server(lambda name: ["127.0.0.1"]) as nameserver:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(server)
+        if others:
+            await stack.enter_async_context(await asyncio.start_server(serve, others, port))
+        nameserver = await stack.enter_async_context(name_server(lambda name: [address_of(name)]))
         env = {"SHOAL_CRAWL_NAMESERVERS": nameserver, "SHOAL_CRAWL_PACE_BY": by}
         options = (*seeds[1:], "--rate", f"{rate:g}", "--allow-private", "--any-host", "--no-robots")
         if kind == "folder":

@@ -249,6 +249,25 @@ async def test_a_paused_host_or_crawl_gets_no_turn(bench: RedisBench) -> None:
     assert await turn("p") is TurnKind.GRANTED
 
 
+@pytest.mark.parametrize("leeway", [0.1, 0.6])
+async def test_a_change_of_pace_leaves_the_leeway_of_the_latest_request(
+    bench: RedisBench, leeway: float
+) -> None:
+    """The latest request leaves up to its leeway after its slot, whatever the pace is by then."""
+    other = await bench.another()
+    for frontier in (bench.frontier, other):
+        await frontier.crawls.open("p", pace=Pace(2.0, 1, 4))
+    asked = TurnRequest("a.test", 2.0, 0.1, leeway=leeway, ahead=9.0, crawl="p")
+
+    for interval in (3.0, 2.0, 1.0, 2.0):
+        latest = await bench.frontier.turn(asked)
+        assert latest.kind is TurnKind.GRANTED
+        await bench.frontier.hosts.set("a.test", interval=interval)
+        following = await other.turn(asked)
+        assert following.wait - (latest.wait + leeway) >= interval - 1e-6
+        bench.clock.advance(60.0)
+
+
 async def test_concurrent_turns_share_calls_and_each_gets_a_separate_turn(bench: RedisBench) -> None:
     await bench.frontier.crawls.open("p", pace=Pace(1.0, 1, 4))
     calls, run = list[int](), bench.store.run

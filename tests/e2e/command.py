@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e import command_server
-from tests.e2e.command_server import FIXED_AT_START, SERVER, StartedCommand
+from tests.e2e.command_server import FIXED_AT_START, SERVER, StartedCommand, server_for
 
 SHOAL = (sys.executable, "-m", "shoal")
 QUICK = ("--allow-private", "--rate", "0", "--per-host", "16")
@@ -50,7 +50,7 @@ def shoal(*arguments: str, cwd: Path, env: Mapping[str, str] = {}, timeout: floa
     """Run a command to its end."""
     environment = surroundings(env)
     if can_be_forked(env):
-        return Ran(*SERVER.run(arguments, cwd=cwd, env=environment, timeout=timeout))
+        return Ran(*server_for(arguments).run(arguments, cwd=cwd, env=environment, timeout=timeout))
     done = subprocess.run(
         [*SHOAL, *arguments],
         cwd=cwd,

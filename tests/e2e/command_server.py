@@ -4,8 +4,7 @@
 that has imported everything takes 0.03. The command is still a separate process, with its own environment, working
 directory, standard streams and exit code. The list of processes shows the command
 server's name for it, and its memory includes modules that it does not use: a test that looks at either starts an
-interpreter. Packages that start threads when they are
-imported (pyarrow, obstore) are left to the command.
+interpreter. The zygotes of its parse pools are forked as well (`forked_zygote.py`).
 
 Run as a program, this is that process: it reads requests from the socket that is its standard input.
 """
@@ -32,6 +31,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+from tests.e2e.forked_zygote import fork_zygotes
+
+# The commands that read tables, and the packages for it: 0.25 s to import. They have a separate command server, since each
+# fork of a process with these packages takes 0.01 s longer, and a crawl forks three times.
+TABLE_COMMANDS = ("report", "sql")
+TABLE_PACKAGES = ("duckdb", "pyarrow.parquet")
+# pyarrow and numpy start no thread when they are imported with these.
+_WITHOUT_THREADS = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "ARROW_DEFAULT_MEMORY_POOL": "mimalloc",
+}
 # What a Python process reads from the environment when it starts, and so cannot be changed after a fork.
 FIXED_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "TZ", "COVERAGE_")
 PRELOADED = ("cli", "engine", "fetch", "frontier", "parse", "services", "spider", "stores", "worker")
@@ -139,7 +150,8 @@ class StartedCommand:
 class CommandServer:
     """The test's end: starts the process when the first command is run; it ends with the test process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *packages: str) -> None:
+        self._packages = packages  # that the process imports besides Shoal
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -209,10 +221,10 @@ class CommandServer:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _LONGEST_REQUEST)
             with other:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.e2e.command_server"],
+                    [sys.executable, "-m", "tests.e2e.command_server", *self._packages],
                     stdin=other.fileno(),
                     cwd=Path(__file__).parents[2],
-                    env=dict(env),
+                    env={**env, **_WITHOUT_THREADS},
                 )
         return self._socket
 
@@ -224,6 +236,12 @@ class CommandServer:
 
 
 SERVER = CommandServer()
+TABLE_SERVER = CommandServer(*TABLE_PACKAGES)
+
+
+def server_for(arguments: Sequence[str]) -> CommandServer:
+    """Return the server whose process has imported what a command needs."""
+    return TABLE_SERVER if arguments and arguments[0] in TABLE_COMMANDS else SERVER
 
 
 def _read_line(file: int) -> bytes:
@@ -235,12 +253,14 @@ def _read_line(file: int) -> bytes:
     return line
 
 
-def _preload() -> None:
+def _preload(packages: Sequence[str]) -> None:
     for name in PRELOADED:
         package = importlib.import_module(f"shoal.{name}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith(".__main__"):
                 importlib.import_module(module.name)
+    for name in ("lxml.html", *packages):  # lxml: for spiders with code
+        importlib.import_module(name)
     with suppress(ImportError):  # what Typer imports when it parses options
         importlib.import_module("typer._adapters")
     assert len(os.listdir("/proc/self/task")) == 1, "a thread does not survive a fork"
@@ -328,6 +348,7 @@ def _run_command() -> None:
 
 
 if __name__ == "__main__":
-    _preload()
+    _preload(sys.argv[1:])
+    fork_zygotes()
     _serve()
     _run_command()

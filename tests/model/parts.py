@@ -120,6 +120,8 @@ class ModelHosts:
         record.crawl_delay = record.crawl_delay if crawl_delay is None else crawl_delay
         record.rest_until = record.rest_until if rest_until is None else rest_until
         record.paused = record.paused if paused is None else paused
+        if interval is not None or paused is False:
+            known.clear_slowdown()
         known.update_pace()
         return view_of(known)
 
@@ -127,6 +129,7 @@ class ModelHosts:
         """Remove the interval, burst and concurrency set for a host: the crawls' pace applies again."""
         known = self._state.host(host)
         known.record.interval = known.record.burst = known.record.concurrency = None
+        known.clear_slowdown()
         known.update_pace()
         return view_of(known)
 

@@ -93,7 +93,7 @@ class ModelReader:
                 kind=entry.failure.failure_class,
                 reason=entry.failure.reason,
                 status=entry.failure.status,
-                attempts=entry.attempts,
+                attempts=entry.attempts + entry.rests,
                 crashes=entry.crashes,
                 first_at=entry.first_at,
                 died_at=entry.died_at,
@@ -115,7 +115,7 @@ class ModelReader:
                     url=request.url,
                     method=request.method,
                     host=entry.link.host,
-                    attempts=entry.attempts,
+                    attempts=entry.attempts + entry.rests,
                 )
 
     async def pages(self, crawl: str) -> AsyncIterator[tuple[int, PageRecord]]:

@@ -11,6 +11,7 @@ import msgspec
 from tests.model.state import Crawl, Entry, State
 
 from shoal.frontier.rules import host_signal
+from shoal.model.adaptive_delay import Signal
 from shoal.model.failure import Failure
 from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Released, Retry, Settlement
 from shoal.model.request import Request, pack
@@ -23,7 +24,11 @@ def settle(state: State, crawl: Crawl, entry: Entry, settlement: Settlement) -> 
     state.end_lease(entry)
     if not settlement.sent:
         host.return_turn(lease.token, lease.interval)
-    if (signal := host_signal(settlement)) is not None and host.record_response(signal):
+    signal = host_signal(settlement)
+    alone = signal is not None and host.blames_request(
+        signal, charged=entry.attempts - entry.crashes, rests=entry.rests
+    )
+    if alone or (signal is not None and host.record_response(signal)):
         host.update_pace()
     if not isinstance(settlement.outcome, Released):
         entry.first_at = entry.granted_at if entry.first_at is None else entry.first_at
@@ -51,12 +56,16 @@ def settle(state: State, crawl: Crawl, entry: Entry, settlement: Settlement) -> 
             host.failures += 1
             crawl.counts.retries += 1
             entry.log_attempt(retry.failure, now, settlement.elapsed)
-            entry.attempts += retry.charged
-            entry.rests += not retry.charged
-            if retry.rest > 0:
+            is_charged = retry.charged or alone
+            entry.attempts += is_charged
+            entry.rests += not is_charged
+            if retry.rest > 0 and not alone:
                 host.rest(now + retry.rest)
             replace(entry, retry.instead)
-            state.put_back(crawl, entry, retry.delay, now)
+            delay = retry.delay
+            if signal is Signal.RATE_LIMITED and not alone:
+                delay = host.retry_delay(delay, retry.rest)
+            state.put_back(crawl, entry, delay, now)
         case Released(delay=delay, instead=instead):
             replace(entry, instead)
             state.put_back(crawl, entry, delay, now)

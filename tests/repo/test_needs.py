@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.needs import missing, started_by
+from tests.needs import Parameters, missing, started_by
 from tests.servers.redis import cluster, valkey
 from tests.servers.shared import shared_s3
 
@@ -53,7 +53,7 @@ def chooses(name: str) -> object:
 def test_markers_are_read_from_what_a_function_calls(
     function: object, parameters: dict[str, object], markers: set[str]
 ) -> None:
-    assert started_by(function, parameters, set()) == markers
+    assert started_by(function, Parameters(parameters.values()), set()) == markers
 
 
 def test_what_is_missing_skips_a_test_on_a_machine_and_fails_it_in_ci(

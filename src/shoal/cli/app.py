@@ -1,92 +1,166 @@
-"""The commands. Importing this module must stay quick: a command imports what it needs when it runs."""
+"""The commands. A command's module is imported when it is called, and none for `shoal --help`."""
 
-import copy
-from typing import Annotated
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Annotated, NamedTuple
 
 import typer
 import typer.main
 
 from shoal import __version__
-from shoal.cli.commands.control import accept, delete, dlq, host, pause, proxy, schedule, token
-from shoal.cli.commands.inspect import (
-    alerts,
-    doctor,
-    graph,
-    plan,
-    report,
-    shell,
-    sql,
-    status,
-    top,
-    trace,
-    try_page,
-    urls,
-    verify,
-)
-from shoal.cli.commands.reprocess import diff, export, reparse
-from shoal.cli.commands.run import autoscale, crawl, demo, fleet, init, serve, submit, worker
-from shoal.cli.input.crawl_options import CrawlOptions
 from shoal.cli.input.options import add_command, examples
 from shoal.cli.input.text_values import keep_text
 from shoal.cli.plugin_commands import PluginGroup, style_help
 
 HELP_FLAGS = ["--help", "-h"]
 
-app = typer.Typer(
-    name="shoal",
-    cls=PluginGroup,
-    add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": HELP_FLAGS},
-    pretty_exceptions_enable=False,
-    epilog=examples(
-        ("Watch a crawl of a small shop on this machine", "shoal demo"),
-        ("One site, one record per page", "shoal crawl https://example.com/ --out pages.jsonl"),
-        ("Your spider", "shoal crawl books.py"),
-    ),
-)
 _START, _WATCH, _STEER = "Start here", "Watch and inspect", "Steer"
 _DATA, _FLEET, _OPERATE = "Data of a crawl", "Fleet", "Operate"
 
-app.command("demo", epilog=demo.EXAMPLES, rich_help_panel=_START)(demo.command)
-add_command(app, "crawl", crawl.RunOptions, crawl.command, epilog=crawl.EXAMPLES, panel=_START)
-app.command("init", epilog=init.EXAMPLES, rich_help_panel=_START)(init.command)
-app.command("try", epilog=try_page.EXAMPLES, rich_help_panel=_START)(try_page.command)
-app.command("shell", epilog=shell.EXAMPLES, rich_help_panel=_START)(shell.command)
-app.command("plan", epilog=plan.EXAMPLES, rich_help_panel=_START)(plan.command)
 
-app.command("status", epilog=status.EXAMPLES, rich_help_panel=_WATCH)(status.command)
-app.command("top", epilog=top.EXAMPLES, rich_help_panel=_WATCH)(top.command)
-app.command("serve", epilog=serve.EXAMPLES, rich_help_panel=_WATCH)(serve.command)
-app.command("verify", epilog=verify.EXAMPLES, rich_help_panel=_WATCH)(verify.command)
-app.command("trace", epilog=trace.EXAMPLES, rich_help_panel=_WATCH)(trace.command)
-add_command(app, "urls", urls.UrlOptions, urls.command, epilog=urls.EXAMPLES, panel=_WATCH)
-app.command("graph", epilog=graph.EXAMPLES, rich_help_panel=_WATCH)(graph.command)
-app.command("sql", epilog=sql.EXAMPLES, rich_help_panel=_WATCH)(sql.command)
-app.command("report", epilog=report.EXAMPLES, rich_help_panel=_WATCH)(report.command)
-app.command("alerts", epilog=alerts.EXAMPLES, rich_help_panel=_WATCH)(alerts.command)
+class Row(NamedTuple):
+    """One command, and where its module has the parts of it."""
 
-app.add_typer(dlq.app, name="dlq", rich_help_panel=_STEER)
-app.command("pause", epilog=pause.PAUSE_EXAMPLES, rich_help_panel=_STEER)(pause.pause_command)
-app.command("resume", epilog=pause.RESUME_EXAMPLES, rich_help_panel=_STEER)(pause.resume_command)
-app.add_typer(host.app, name="host", rich_help_panel=_STEER)
-app.add_typer(proxy.app, name="proxy", rich_help_panel=_STEER)
-app.add_typer(schedule.app, name="schedule", rich_help_panel=_STEER)
-app.command("accept", epilog=accept.EXAMPLES, rich_help_panel=_STEER)(accept.command)
-app.command("delete", epilog=delete.EXAMPLES, rich_help_panel=_STEER)(delete.command)
-app.command("forget", epilog=delete.EXAMPLES, hidden=True)(delete.command)  # former name
+    name: str
+    module: str  # in `shoal.cli.commands`
+    panel: str | None
+    text: str  # what `shoal --help` says about it: the first paragraph of its help
+    options: str = ""  # the dataclass of its options, where it has one
+    function: str = "command"
+    examples: str = "EXAMPLES"
+    is_group: bool = False  # the module has an `app` with several commands
 
-add_command(app, "export", export.ExportOptions, export.command, epilog=export.EXAMPLES, panel=_DATA)
-add_command(app, "reparse", reparse.ReparseOptions, reparse.command, epilog=reparse.EXAMPLES, panel=_DATA)
-app.command("diff", epilog=diff.EXAMPLES, rich_help_panel=_DATA)(diff.command)
 
-add_command(app, "fleet", fleet.FleetOptions, fleet.command, epilog=fleet.EXAMPLES, panel=_FLEET)
-add_command(app, "submit", CrawlOptions, submit.command, epilog=submit.EXAMPLES, panel=_FLEET)
-app.command("worker", epilog=worker.EXAMPLES, rich_help_panel=_FLEET)(worker.command)
-app.command("autoscale", epilog=autoscale.EXAMPLES, rich_help_panel=_FLEET)(autoscale.command)
-
-app.command("doctor", epilog=doctor.EXAMPLES, rich_help_panel=_OPERATE)(doctor.command)
-app.add_typer(token.app, name="token", rich_help_panel=_OPERATE)
+COMMANDS = (
+    Row("demo", "run.demo", _START, "Crawl a small shop on this machine, and watch."),
+    Row("crawl", "run.crawl", _START, "Crawl from start URLs, or with a spider.", "RunOptions"),
+    Row("init", "run.init", _START, "Create a project: a spider, its settings, a saved page and a test."),
+    Row(
+        "try", "inspect.try_page", _START, "Run one URL through fetch and handler, and show what comes of it."
+    ),
+    Row("shell", "inspect.shell", _START, "Load one page and try selectors on it, at a Python prompt."),
+    Row(
+        "plan", "inspect.plan", _START, "Forecast how long a crawl takes, what limits it, and what it costs."
+    ),
+    Row(
+        "status",
+        "inspect.status",
+        _WATCH,
+        "Show the crawls of a store by state, what limits them, and the workers.",
+    ),
+    Row("top", "inspect.top", _WATCH, "Watch a whole store: crawls, stages, workers, slow hosts."),
+    Row("serve", "run.serve", _WATCH, "Serve the dashboard and the HTTP API of a store."),
+    Row("verify", "inspect.verify", _WATCH, "Prove that nothing was lost and nothing was duplicated."),
+    Row("trace", "inspect.trace", _WATCH, "Show the history of one URL, in a folder or in a fleet."),
+    Row(
+        "urls",
+        "inspect.urls",
+        _WATCH,
+        "List the URLs of a crawl: state, status, attempts and time.",
+        "UrlOptions",
+    ),
+    Row(
+        "graph",
+        "inspect.graph",
+        _WATCH,
+        "Show or write the link graph of a crawl: which hosts, or pages, link to which.",
+    ),
+    Row(
+        "sql",
+        "inspect.sql",
+        _WATCH,
+        "Query the fetch log with SQL: every attempt of every crawl, in a folder or in a fleet.",
+    ),
+    Row("report", "inspect.report", _WATCH, "Write one HTML page with charts from the fetch log."),
+    Row("alerts", "inspect.alerts", _WATCH, "Show the alerts of a store: cause, what was done, what to do."),
+    Row(
+        "pause",
+        "control.pause",
+        _STEER,
+        "Start no new requests until resumed.",
+        function="pause_command",
+        examples="PAUSE_EXAMPLES",
+    ),
+    Row(
+        "resume",
+        "control.pause",
+        _STEER,
+        "End a pause.",
+        function="resume_command",
+        examples="RESUME_EXAMPLES",
+    ),
+    Row("accept", "control.accept", _STEER, "Take over the data of a run that ended with exit code 11."),
+    Row("delete", "control.delete", _STEER, "Delete a crawl from its store. This cannot be undone."),
+    Row(
+        "forget", "control.delete", None, "Delete a crawl from its store. This cannot be undone."
+    ),  # former name, not listed
+    Row("dlq", "control.dlq", _STEER, "Dead letters: requests that were given up.", is_group=True),
+    Row(
+        "host",
+        "control.host",
+        _STEER,
+        "Hosts: their pace, and pausing them, also while a crawl runs.",
+        is_group=True,
+    ),
+    Row(
+        "proxy",
+        "control.proxy",
+        _STEER,
+        "Exits: the proxies that requests leave through, and their health.",
+        is_group=True,
+    ),
+    Row("schedule", "control.schedule", _STEER, "Schedules: crawls that start by themselves.", is_group=True),
+    Row(
+        "export",
+        "reprocess.export",
+        _DATA,
+        "Write the items or the pages of a crawl to a file.",
+        "ExportOptions",
+    ),
+    Row(
+        "reparse",
+        "reprocess.reparse",
+        _DATA,
+        "Parse archived pages again with a changed spider, without a request.",
+        "ReparseOptions",
+    ),
+    Row(
+        "diff",
+        "reprocess.diff",
+        _DATA,
+        "Print which items and URLs appeared, changed and vanished between two generations of a crawl.",
+    ),
+    Row(
+        "fleet",
+        "run.fleet",
+        _FLEET,
+        "Crawl with several workers on this machine, and watch them.",
+        "FleetOptions",
+    ),
+    Row(
+        "submit",
+        "run.submit",
+        _FLEET,
+        "Submit a crawl to a fleet, with its settings, outputs and start URLs.",
+        "CrawlOptions",
+    ),
+    Row(
+        "worker",
+        "run.worker",
+        _FLEET,
+        "Serve every crawl of a fleet's store, together with any number of other workers.",
+    ),
+    Row(
+        "autoscale", "run.autoscale", _FLEET, "Compute how many workers each role and pool of a fleet needs."
+    ),
+    Row(
+        "doctor",
+        "inspect.doctor",
+        _OPERATE,
+        "Check this machine and the store, and print how to repair what is wrong.",
+    ),
+    Row("token", "control.token", _OPERATE, "Tokens of the HTTP API.", is_group=True),
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -95,7 +169,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def shoal(
     context: typer.Context,
     version: Annotated[
@@ -114,24 +187,56 @@ def shoal(
         typer.echo(context.get_help())
 
 
-def command(first: str = "") -> typer.core.TyperGroup:
+def command(first: str | None = None) -> typer.core.TyperGroup:
     """Build the command tree.
 
-    `first` is the first argument of the command line. If it names a command, only that one is built: building
-    all of them takes a tenth of the time of a crawl of one page.
+    `first` is the first argument of the command line. If it names a command, only that one is built; if not,
+    the names and texts of all, for help and for errors. None: everything.
     """
-    built = typer.main.get_command(_only(first) or app)
+    built = typer.main.get_command(application(first))
     assert isinstance(built, typer.core.TyperGroup)
+    if first is not None and not built.commands:
+        for row in COMMANDS:
+            listed = typer.core.TyperCommand(row.name, help=row.text, hidden=row.panel is None)
+            listed.rich_help_panel = row.panel
+            built.add_command(listed)
     _format_help(built)
     return built
 
 
-def _only(name: str) -> typer.Typer | None:
-    """Return the application with one of its commands; None if it has none of that name."""
-    one = copy.copy(app)
-    one.registered_commands = [known for known in app.registered_commands if known.name == name]
-    one.registered_groups = [known for known in app.registered_groups if known.name == name]
-    return one if one.registered_commands or one.registered_groups else None
+def application(first: str | None = None) -> typer.Typer:
+    """Return the application with the command of that name, if there is one; None: with all of them."""
+    app = typer.Typer(
+        name="shoal",
+        cls=PluginGroup,
+        add_completion=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": HELP_FLAGS},
+        pretty_exceptions_enable=False,
+        epilog=examples(
+            ("Watch a crawl of a small shop on this machine", "shoal demo"),
+            ("One site, one record per page", "shoal crawl https://example.com/ --out pages.jsonl"),
+            ("Your spider", "shoal crawl books.py"),
+        ),
+    )
+    app.callback(invoke_without_command=True)(shoal)
+    _add(app, [row for row in COMMANDS if first in (None, row.name)])
+    return app
+
+
+def _add(app: typer.Typer, rows: Iterable[Row]) -> None:
+    for row in rows:
+        module = import_module(f"shoal.cli.commands.{row.module}")
+        if row.is_group:
+            app.add_typer(module.app, name=row.name, rich_help_panel=row.panel)
+            continue
+        run, epilog = getattr(module, row.function), getattr(module, row.examples)
+        if row.options:
+            options = getattr(module, row.options)
+            add_command(app, row.name, options, run, epilog=epilog, panel=row.panel)
+        else:
+            hidden = row.panel is None
+            app.command(row.name, epilog=epilog, rich_help_panel=row.panel, hidden=hidden)(run)
 
 
 def _format_help(one: typer.core.TyperCommand | typer.core.TyperGroup) -> None:

@@ -1,20 +1,22 @@
-"""The entry point of the `shoal` command: run it, then turn an error into one line and an exit code."""
+"""The entry point of the `shoal` command: run it, then turn an error into one line and an exit code.
+
+What not every command needs is imported where it is used: a process that prints the version imports no
+parser of command lines and no settings.
+"""
 
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from typer.exceptions import TyperException
-
-from shoal.cli.input.encoding import require_utf8
-from shoal.cli.input.secret_files import load_secret_files
+from shoal import __version__
 from shoal.cli.process.exit_codes import ExitCode, exit_code_for
-from shoal.cli.views.output import print_message
+from shoal.cli.views.output import print_line, print_message
 from shoal.cli.views.streams import safe_streams
-from shoal.model.disk import disk_error
 from shoal.model.errors import DataFault, ShoalError, leaves
+
+if TYPE_CHECKING:
+    from typer.exceptions import TyperException
 
 _CTRL_C = 130  # what Typer returns for Ctrl-C while no handler of Shoal is installed
 
@@ -31,7 +33,24 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    try:
+        return _call(arguments)
+    except SystemExit:
+        return ExitCode.CLOSED_PIPE  # with standalone_mode=False, Typer exits for nothing else
+    except BaseException as error:
+        return _report_error(error)
+
+
+def _call(arguments: Sequence[str]) -> int:
+    if [*arguments] == ["--version"]:  # beside other arguments, the application prints it
+        print_line(f"shoal {__version__}")
+        return ExitCode.FINISHED
+
+    from typer.exceptions import TyperException
+
     from shoal.cli.app import command
+    from shoal.cli.input.encoding import require_utf8
+    from shoal.cli.input.secret_files import load_secret_files
     from shoal.cli.process.log_format import start_logging
 
     start_logging()  # for commands that only read a store; the others set their level
@@ -40,18 +59,14 @@ def _run(arguments: Sequence[str]) -> int:
         load_secret_files(os.environ)
         built = command(arguments[0] if arguments else "")
         code = built.main(list(arguments), prog_name="shoal", standalone_mode=False)
-    except SystemExit:
-        return ExitCode.CLOSED_PIPE  # with standalone_mode=False, Typer exits for nothing else
     except TyperException as error:
         return _report_usage(error)
-    except BaseException as error:
-        return _report_error(error)
     if code == _CTRL_C:
         return ExitCode.INTERRUPTED
     return code if isinstance(code, int) else ExitCode.FINISHED  # a plug-in may return anything
 
 
-def _report_usage(error: TyperException) -> ExitCode:
+def _report_usage(error: "TyperException") -> ExitCode:
     text = error.format_message().rstrip(".")
     if close := getattr(error, "possibilities", None):
         text = f"{error.message}; did you mean {close[0]}?"
@@ -61,7 +76,11 @@ def _report_usage(error: TyperException) -> ExitCode:
 
 
 def _report_error(error: BaseException) -> ExitCode:
+    from shoal.model.disk import disk_error
+
     if os.environ.get("SHOAL_DEBUG") == "1":
+        import traceback
+
         traceback.print_exception(error)
     found = [disk_error(leaf) or leaf for leaf in leaves(error)]
     raised = [leaf for leaf in found if isinstance(leaf, ShoalError)]
@@ -81,6 +100,9 @@ def _report_error(error: BaseException) -> ExitCode:
 
 
 def _report_bug(error: BaseException) -> ExitCode:
+    import tempfile
+    import traceback
+
     try:
         with tempfile.NamedTemporaryFile("w", prefix="shoal-bug-", suffix=".txt", delete=False) as file:
             traceback.print_exception(error, file=file)

@@ -57,7 +57,7 @@ class InProgress(msgspec.Struct, frozen=True):
     @classmethod
     def fetched(cls, new: NewPage) -> "InProgress":
         lease = new.attempt.lease
-        return cls(lease.fingerprint, lease.request, lease, lease.attempt, new.response.status, new)
+        return cls(lease.fingerprint, lease.request, lease, lease.tries, new.response.status, new)
 
     @classmethod
     def delivered(cls, unparsed: Unparsed, earlier: PageResult | None = None) -> "InProgress":
@@ -71,7 +71,7 @@ class InProgress(msgspec.Struct, frozen=True):
         lease = settlement.lease
         stage = NoPage(settlement)
         return cls(
-            lease.fingerprint, lease.request, lease, lease.attempt, failure.status, stage, failure=failure
+            lease.fingerprint, lease.request, lease, lease.tries, failure.status, stage, failure=failure
         )
 
     def archived(self, page: PageRecord) -> "InProgress":

@@ -372,7 +372,7 @@ class Parsing:
             failure = Failure(fault.failure_class, fault.reason, entry.status)
             raised = attempt.at_next_level(failure) if attempt.at_next_level is not None else None
             outcome = raised or judge(
-                failure, attempt=lease.attempt, rests=lease.rests, rules=self._retry, jitter=random.random()
+                failure, attempt=lease.charged, rests=lease.rests, rules=self._retry, jitter=random.random()
             )
             if isinstance(outcome, Retry):
                 self._counters.outcome(outcome, entry.request.url)

@@ -293,7 +293,7 @@ class HttpFetcher:
     def _judge(self, attempt: Attempt, failure: Failure) -> None:
         lease = attempt.lease
         attempt.outcome = judge(
-            failure, attempt=lease.attempt, rests=lease.rests, rules=self._retry, jitter=self._dice()
+            failure, attempt=lease.charged, rests=lease.rests, rules=self._retry, jitter=self._dice()
         )
 
 

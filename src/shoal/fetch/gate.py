@@ -16,8 +16,10 @@ applies.
 
 Several hosts may have one address. It has a separate pace (`AddressPace`): a request first takes a turn of
 its address, then one of its host. A request may have to wait for the second, so the pace of an address is
-kept on average, with bursts of at most a second. The hosts of one site are paced the same way, if the crawl
-asks for that (`pace_by`).
+kept on average, with bursts of at most a second. So has a site, a registrable domain, once it has more hosts
+than may be asked at their full rate at once: a wildcard in the DNS gives it any number of hosts and
+addresses.
+All hosts of a site share the pace of one host if the crawl asks for that (`pace_by`).
 
 Other processes may take turns of this gate (`grant`), each as a slot in time that the taker meets with its
 own clock (`fetch/shared_gate.py`): one gate keeps the pace of a host for all of them.
@@ -40,6 +42,8 @@ MAX_WAIT_S = 1.0
 LATENCY_ALLOWANCE = 0.05
 CROWD_SPREAD = 4.0  # requests to a busy address return after up to this multiple of the wait, not together
 MAX_ADDRESSES = 10_000  # number of addresses at which idle ones are removed
+FEW_HOSTS = 5  # of a site that may be asked at their full rate at once, as of an address (`ADDRESS_FACTOR`)
+MAX_SITES = 10_000  # number of sites at which their hosts are counted anew
 SWEEP_HOSTS = 1_000  # number of hosts at which idle ones are first removed
 
 
@@ -52,10 +56,17 @@ class SendGate:
         hold: Callable[[str], float] | None = None,
         addresses: AddressPace | None = None,
         clock: Callable[[], float] = monotonic,
+        few_hosts: int = FEW_HOSTS,
     ) -> None:
-        """`hold` returns for how many seconds nothing may be sent to a host; 0.0: it may."""
+        """`hold` returns for how many seconds nothing may be sent to a host; 0.0: it may.
+
+        A site has a separate pace once this process sends to more than `few_hosts` of its hosts.
+        """
         self.addresses = addresses or AddressPace()
         self._address_tat: dict[str, float] = {}
+        self._few_hosts = few_hosts
+        self._only_host: str | None = ""  # None: there are several
+        self._site_hosts: dict[str, set[str]] = {}  # up to one more than a few of each
         self.hold = hold
         self.clock = clock
         self._tat: dict[str, float] = {}
@@ -124,8 +135,27 @@ class SendGate:
         """Yield what paces several hosts together, each with its interval: a site, an address."""
         if self.addresses.by_site and interval > 0:
             yield site_of(host), interval
+        elif (own := self.addresses.site_interval_for(interval)) > 0 and (site := self._crowded_site(host)):
+            yield site, own
         if address and (own := self.addresses.interval_for(interval)) > 0:
             yield address, own
+
+    def _crowded_site(self, host: str) -> str:
+        """Return the site of a host if this process sends to many of its hosts, else an empty string."""
+        if self._only_host in ("", host):  # a crawl of one host looks up no site
+            self._only_host = host
+            return ""
+        self._only_host = None
+        site = site_of(host)
+        if site == host:
+            return ""
+        if (hosts := self._site_hosts.get(site)) is None:
+            if len(self._site_hosts) >= MAX_SITES:
+                self._site_hosts.clear()
+            hosts = self._site_hosts[site] = set()
+        if len(hosts) <= self._few_hosts:
+            hosts.add(host)
+        return site if len(hosts) > self._few_hosts else ""
 
     def reserve(self, address: str, interval: float) -> float:
         """Reserve the next turn of an address and return the seconds until it; not if it is too far away."""

@@ -86,7 +86,8 @@ class SharedGate:
         self._crowds: dict[str, int] = {}  # address -> hosts that it has
         self.crawl = crawl
         self.clock = clock
-        self.local = SendGate(clock=clock, addresses=self.addresses)
+        # One host: the store counts those that the others send to.
+        self.local = SendGate(clock=clock, addresses=self.addresses, few_hosts=1)
         self.delay = DelayEstimate()
         self.lost = 0  # turns that could not be used in time
         self._logged_at = -LOG_EVERY_S

@@ -25,6 +25,7 @@ what the scripts receive) and `tests/model/settle.py`.
     leased      settle Dead                         dead        + 1         dead letter
     leased      settle Retry(charged)               delayed     + 1         one priority class lower
     leased      settle Retry(not charged)           delayed     same        rests + 1; `rest` rests the host
+    leased      settle Retry, refused alone         delayed     + 1         the host neither rests nor slows
     leased      settle Released                     waiting     same        as if never leased
     leased      deadline passes                     waiting     + 1         crashes + 1; now a suspect
     leased      deadline passes, max_crashes        dead        + 1         class `poison`

@@ -10,7 +10,14 @@ from collections.abc import Iterable
 
 from shoal.frontier.results import HostView
 from shoal.frontier.rules import HostRecord, applied_pace
-from shoal.model.adaptive_delay import Signal, SlowdownRules, next_slow_factor
+from shoal.model.adaptive_delay import (
+    Signal,
+    SlowdownRules,
+    is_lone,
+    next_slow_factor,
+    retry_delay,
+    take_back,
+)
 from shoal.model.pace import Pace, clamp, next_turn, take
 
 
@@ -118,6 +125,30 @@ class Governor:
         changed = slow != self.record.slow
         self.record.slow = slow
         return changed
+
+    def blames_request(self, signal: Signal, *, charged: int, rests: int) -> bool:
+        """Return whether an attempt says something about its request only; the caller updates the pace then.
+
+        `charged` and `rests` count the earlier attempts of the request, with and without a charge. What its
+        refusals did to the host before it was found at fault is taken back.
+        """
+        if signal in (Signal.NORMAL, Signal.LATE) or charged + rests == 0:
+            return False
+        window = self.responses or "0" * min(self._normal, self._rules.window)
+        if not is_lone(signal, charged, rests, window):
+            return False
+        if charged == 0 and signal == Signal.RATE_LIMITED:
+            self.record.slow, self.responses = take_back(self.record.slow, window, rests)
+        return True
+
+    def retry_delay(self, delay: float, rest: float) -> float:
+        """Return the delay of a request that was refused with 429 or 503."""
+        return retry_delay(delay, rest, self.responses, self.interval)
+
+    def clear_slowdown(self) -> None:
+        """Forget the latest responses and the slow factor; the caller updates the pace."""
+        self.record.slow = 1.0
+        self.responses, self._normal = "", 0
 
     def set_back(self, now: float) -> None:
         """Limit the wait to what the pace allows at `now`: the clock was set back."""

@@ -3,14 +3,21 @@
 Every response, or the lack of one, is a signal with a weight. A governor keeps the signals of the latest
 responses, one digit each, the oldest first. The weighted share of trouble among them gives a throttle
 P = 1 - e^(-share / threshold). Each trouble multiplies the interval by up to 1 + `STEP` * weight * P, more if
-several follow one another; each normal response shortens it a little, and the more of them follow one
-another, the faster. So the pace settles where about `threshold` of the responses are trouble: close to what
-the host allows, from below. `find_spike` says which kind of trouble prevails, and which remedy fits it.
+several follow one another. Trouble that came once, in one run, is over when it ends: each normal response
+then adds `RECOVERY` of the configured pace. If it has come back within the window, the host has a limit: each
+normal response then shortens the interval a little, the faster the more of them follow one another. So the
+pace settles where about `threshold` of the responses are trouble: close to what the host allows, from below.
+`find_spike` says which kind of trouble prevails, and which remedy fits it.
+
+A request that is refused again while its neighbours are served says nothing about the host (`is_lone`). Its
+refusal is not recorded here: it is charged to the request, and the host neither slows down nor rests for it.
+What its earlier refusals have done to the host is taken back (`take_back`).
 
 The Redis scripts have the same digits, weights and rule (`hosts.lua`); `tests/contract` compares them.
 """
 
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -173,6 +180,10 @@ class UsualTimes:
         return late
 
 
+FEW = 5  # responses that are not enough to tell whether a host serves other requests
+NEIGHBOURS = 10  # latest responses of a host that tell whether it serves other requests
+CHANCE = 0.01  # of being refused as often by a limit; below it, the request is at fault
+RECOVERY = 0.02  # of the configured pace: what a normal response adds after trouble that came once
 STEP = 0.05  # how much one trouble alone lengthens the interval
 MAX_RUN = 5  # troubles in a row lengthen it by up to this many steps each
 RECOVERY_RUN = 10  # normal responses in a row after which recovery has its nominal speed: STEP * threshold
@@ -207,6 +218,9 @@ def next_slow_factor(slow: float, window: str, interval: float, rules: SlowdownR
     signal = int(window[-1])
     weight = WEIGHTS[signal]
     if weight == 0:
+        if trouble_runs(window) <= 1:
+            slow = 1 / (1 / slow + RECOVERY)
+            return 1.0 if slow < NEARLY_USUAL else round(slow, 6)
         run = min(len(window) - len(window.rstrip("0")), MAX_NORMAL_RUN)
         slow /= 1 + STEP * rules.threshold * run / RECOVERY_RUN
         return 1.0 if slow < NEARLY_USUAL else round(slow, 6)
@@ -217,7 +231,53 @@ def next_slow_factor(slow: float, window: str, interval: float, rules: SlowdownR
     longer = round(slow * (1 + STEP * weight * throttle * run), 6)
     if signal == Signal.RATE_LIMITED:
         return longer
-    return max(slow, min(longer, 1 + rules.reach))
+    # Where most requests are served, a section may be closed: the reach applies to the share that is not.
+    closed = 1 - window.count("0") / len(window)
+    return max(slow, min(longer, round(1 + rules.reach * closed, 6)))
+
+
+def trouble_runs(window: str) -> int:
+    """Return how often trouble began after a normal response."""
+    return len(_BEGINS.findall(window))
+
+
+_BEGINS = re.compile("0[1-7]")
+
+
+def is_lone(signal: Signal, charged: int, rests: int, window: str) -> bool:
+    """Return whether a request that has failed before fails alone, its host serving others.
+
+    `charged` and `rests` count its earlier attempts, with and without a charge, as a first 429 or 503 is. A
+    host that limits us refuses requests by chance, and serves the first one after a rest: a request that it
+    refuses then is at fault, if no other met a 429 or 503 lately. So is one that chance would rarely refuse
+    as often, and one that was found at fault before while no other is refused.
+    """
+    latest = window[-NEIGHBOURS:]
+    served = latest.count("0") + latest.count("7")
+    if charged + rests == 0 or 2 * served < len(latest) or not latest:
+        return False
+    if signal != Signal.RATE_LIMITED:
+        return True
+    limited = window.count("2")
+    if rests == 0 or limited == 0:
+        return rests > 0 and charged > 0
+    if limited <= rests and served >= FEW and len(window.rpartition("2")[2]) < FEW:
+        return True
+    return charged + rests > 1 and (limited / len(window)) ** (charged + rests) < CHANCE
+
+
+def take_back(slow: float, window: str, refusals: int) -> tuple[float, str]:
+    """Return the slow factor and the responses of a host without refusals of a request that was at fault."""
+    return max(round(slow / (1 + STEP) ** refusals, 6), 1.0), window.replace("2", "0", refusals)
+
+
+def retry_delay(delay: float, rest: float, window: str, interval: float) -> float:
+    """Return the delay of a request that was refused with 429 or 503, from the one that its failure asks for.
+
+    It is the first one after the rest of its host; if too little is known of the host, others go first.
+    """
+    known = window[-NEIGHBOURS:].count("0") >= FEW
+    return delay if known else max(delay, rest + FEW * interval)
 
 
 def trouble_share(window: str) -> float:

@@ -70,12 +70,26 @@ class Lease(msgspec.Struct, frozen=True):
     token: int  # fencing token: a settlement with an older token is refused
     host: str
     request: Request
-    attempt: int  # 1 for the first; counted when the lease is granted, so that a crash counts too
+    attempt: int  # 1 for the first; a lease that was lost with its holder counts, a retry without charge not
     crashes: int  # how often a holder died with it
     rests: int  # how often it was retried without charge (429)
     leased_until: float
     interval: float  # current seconds between requests to this host; 0: unlimited
     burst: int
+
+    @property
+    def tries(self) -> int:
+        """How often the request was tried, charged or not, this attempt included."""
+        return self.attempt + self.rests
+
+    @property
+    def charged(self) -> int:
+        """Attempts that count against the retries, this one included.
+
+        Those that ended with their holder do not: their request may never have been sent. They count as
+        crashes, which have a separate limit.
+        """
+        return max(self.attempt - self.crashes, 1)
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -149,10 +163,12 @@ def judge(
         case Action.DEAD | Action.OTHER_LEVEL:
             return Dead(failure)
         case Action.REST_HOST:
-            if rests >= rules.max_rests:
+            # The frontier charges a request that is refused again while its host serves others: such a
+            # request has used up its attempts here, and any other one is dead before.
+            if rests >= rules.max_rests or attempt > rules.max_retries + 1:
                 return Dead(failure)
             if failure.retry_after is None and rests < FREE_RESTS:
-                wait = min(rules.base ** (rests + 1), rules.rest)
+                wait = min(rules.base ** (rests + attempt), rules.rest)
                 return Retry(failure, delay=wait * (0.75 + jitter / 2), charged=False)
             rest = rules.rest if failure.retry_after is None else failure.retry_after
             rest = min(rest, rules.rest_ceiling)

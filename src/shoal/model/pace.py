@@ -62,6 +62,11 @@ class AddressPace:
     interval: float = 0.0  # seconds between requests; 0: unlimited
     is_explicit: bool = False  # else a host with a faster pace keeps that
     by_site: bool = False  # the hosts of a registrable domain have the pace of one host together
+    site_interval: float = 0.0  # seconds between requests to a registrable domain; 0: unlimited
+
+    def site_interval_for(self, interval: float) -> float:
+        """Return the interval of a registrable domain with many hosts, one of which has `interval`."""
+        return self.site_interval if self.is_explicit else min(self.site_interval, interval)
 
     def interval_for(self, interval: float) -> float:
         """Return the interval that applies to a host whose own interval is `interval`."""

@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from shoal.model.failure import FailureClass
 from shoal.model.limits import LinkLimits
 from shoal.model.request import MAX_NAME_BYTES
-from shoal.model.settings import CrawlSettings
 from shoal.model.url import host_key
+
+if TYPE_CHECKING:
+    from shoal.model.settings import CrawlSettings
 
 _SCHEMES = frozenset({"http:", "https:"})
 
@@ -53,7 +56,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(
         cls,
-        settings: CrawlSettings,
+        settings: "CrawlSettings",
         seeds: Iterable[str],
         *,
         hosts: Iterable[str] = (),

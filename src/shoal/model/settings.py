@@ -27,7 +27,8 @@ class CrawlSettings:
     rate: Annotated[float, "Requests per second and host; 0: no limit."] = 2.0
     address_rate: Annotated[
         float | None,
-        "Requests per second and IP address, over all its hosts; 0: no limit; not set: 5 times crawl.rate.",
+        "Requests per second and IP address, and registrable domain, over all its hosts; 0: no limit; not"
+        " set: 5 times crawl.rate.",
     ] = None
     burst: Annotated[int, "Requests that an idle host may get at once before the rate applies."] = 1
     per_host: Annotated[int, "Concurrent requests per host."] = 4
@@ -131,12 +132,17 @@ class CrawlSettings:
     @property
     def address_pace(self) -> AddressPace:
         rate = ADDRESS_FACTOR * self.rate if self.address_rate is None else self.address_rate
-        interval = 1 / rate if rate else 0.0
+        interval = site_interval = 1 / rate if rate else 0.0
         is_explicit = self.address_rate is not None
         if self.pace_by == PaceBy.ADDRESS:
             own = 1 / self.rate if self.rate else 0.0
             interval, is_explicit = (max(own, interval) if is_explicit else own), True
-        return AddressPace(interval, is_explicit=is_explicit, by_site=self.pace_by == PaceBy.SITE)
+        return AddressPace(
+            interval,
+            is_explicit=is_explicit,
+            by_site=self.pace_by == PaceBy.SITE,
+            site_interval=site_interval,
+        )
 
     @property
     def sent_user_agent(self) -> str:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from shoal.model.configuration.configure import TYPES, SettingValue, configure
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.limits import LinkLimits
 from shoal.model.printable import name_fault
 from shoal.model.rendering import Rendering, refuse_rendering
 from shoal.model.request import FIRST, Request, with_rendering
-from shoal.model.settings import OPERATOR_OPTIONS
 from shoal.model.url import canonical, origin_of
 from shoal.spider.code_names import mentions
 from shoal.spider.html.link_resolver import LinkResolver
@@ -34,11 +32,6 @@ _H = TypeVar("_H", bound=Handler)
 _E = TypeVar("_E", bound=ErrorHook)
 _I = TypeVar("_I", bound=Callable[..., Any])
 
-_OPTIONS = [
-    name
-    for key in TYPES
-    if key.startswith("crawl.") and (name := key.removeprefix("crawl.")) not in OPERATOR_OPTIONS
-]
 _PARAMETERS = ["name", "start", "sitemaps", "hosts", "key", "found_on", "render"]
 _OF_ONE_PROCESS = frozenset({"seen_links", "link_resolver", "item_counts"})
 
@@ -399,13 +392,24 @@ class Spider:
             ) from None
 
     def _checked(self, options: dict[str, object]) -> dict[str, object]:
+        if not options:
+            return {}
+        # Here, because a spider without options needs no settings, and its parse processes import none.
+        from shoal.model.configuration.configure import TYPES, SettingValue, configure
+        from shoal.model.settings import OPERATOR_OPTIONS
+
+        known = [
+            name
+            for key in TYPES
+            if key.startswith("crawl.") and (name := key.removeprefix("crawl.")) not in OPERATOR_OPTIONS
+        ]
         origin = f"spider {self.name!r}"
         for option in options:
             if option in OPERATOR_OPTIONS:
                 raise Misconfigured(operator_option(origin, option))
-            if option not in _OPTIONS:
+            if option not in known:
                 raise Misconfigured(
-                    f"{origin}: unknown option {option!r}{_nearest(option, [*_OPTIONS, *_PARAMETERS])}"
+                    f"{origin}: unknown option {option!r}{_nearest(option, [*known, *_PARAMETERS])}"
                 )
         given = [
             SettingValue(f"crawl.{option}", value, f"{origin}: {option}") for option, value in options.items()

@@ -2,11 +2,13 @@
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from shoal.fetch.gate import LATENCY_ALLOWANCE, MAX_WAIT_S, SWEEP_HOSTS, LocalTurn, SendGate
 from shoal.model.pace import TurnKind, TurnRequest
+from shoal.model.settings import CrawlSettings
 
 
 class Clock:
@@ -190,6 +192,30 @@ def test_an_address_has_one_pace_over_all_processes(gate: SendGate) -> None:
     assert granted.kind is TurnKind.GRANTED
     assert granted.wait == pytest.approx(0.5)
     assert gate.reserve("10.0.0.1", 0.5) == pytest.approx(1.0)
+
+
+def test_a_site_with_many_hosts_has_a_pace_and_others_have_none(clock: Clock) -> None:
+    gate = SendGate(clock=clock, addresses=CrawlSettings(rate=2.0).address_pace)
+
+    def crowds(host: str) -> list[tuple[str, float]]:
+        return list(gate.crowds(host, "", 0.5))
+
+    assert [crowds(f"n{number}.shop.example") for number in range(5)] == [[]] * 5
+    for number in range(5, 10):
+        crowds(f"n{number}.shop.example")
+    assert crowds("n3.shop.example") == [("shop.example", 0.1)]
+    assert crowds("www.other.example") == crowds("127.0.0.1:80") == []
+    assert list(gate.crowds("n3.shop.example", "", 0.02)) == [
+        ("shop.example", 0.02)
+    ]  # its own pace, if faster
+
+
+@pytest.mark.parametrize(
+    ("settings", "interval"),
+    [({"address_rate": 0.0}, 0.0), ({"address_rate": 4.0}, 0.25), ({"pace_by": "address"}, 0.1)],
+)
+def test_the_pace_of_a_site_follows_the_settings(settings: dict[str, Any], interval: float) -> None:
+    assert CrawlSettings(rate=2.0, **settings).address_pace.site_interval_for(0.5) == interval
 
 
 @pytest.mark.parametrize("seed", range(20))

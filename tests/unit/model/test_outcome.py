@@ -67,6 +67,10 @@ def test_a_rate_limited_request_rests_its_host_and_keeps_its_attempts() -> None:
     )
 
 
+def test_a_request_that_was_charged_for_its_refusals_is_given_up_after_its_attempts() -> None:
+    assert isinstance(judged(FailureClass.RATE_LIMITED, attempt=5, retry_after=7.0, rests=1), Dead)
+
+
 def test_a_host_that_never_stops_limiting_does_not_keep_the_crawl_alive() -> None:
     assert isinstance(judged(FailureClass.RATE_LIMITED, rests=RULES.max_rests), Dead)
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import shoal
-from shoal.cli.app import app
+from shoal.cli.app import application
 from shoal.server.http.route import ApiRoute, Matched
 from shoal.server.routes.table import ROUTES, TABLE
 
@@ -104,7 +104,7 @@ def test_the_documentation_has_a_place_for_each_command_and_each_route() -> None
     section = text[text.index("## What each command is here") : text.index("## Alerts and scale")]
     rows = re.findall(r"^\| (`[a-z`, ]+`) \| (.*) \|$", section, re.MULTILINE)
     left_out = section[section.index("Not here") : section.index("Webhooks")]
-    built = typer.main.get_command(app)
+    built = typer.main.get_command(application())
     assert isinstance(built, typer.core.TyperGroup)
     commands = re.findall(r"`([a-z]+)`", " ".join([*(names for names, _ in rows), left_out]))
     assert sorted(commands) == sorted(name for name, one in built.commands.items() if not one.hidden)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 
-from shoal.model.configuration.configure import ENVIRONMENT
+from shoal.model.configuration import ENVIRONMENT
 from shoal.model.errors import Misconfigured
 
 

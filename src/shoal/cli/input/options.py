@@ -6,8 +6,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from shoal.model.configuration.configure import DESCRIPTIONS
-
 Options = TypeVar("Options")
 
 MAX_COUNT = 10**12  # of pages or requests: more than any store holds
@@ -23,6 +21,8 @@ def option(names: str, metavar: str, text: str, *, default: str = "", panel: str
 
 def setting(names: str, metavar: str, key: str, *, default: str = "", panel: str | None = None) -> Any:
     """Describe an option that sets a key of the settings, with the text of that key."""
+    from shoal.model.configuration.configure import DESCRIPTIONS  # here: `shoal --help` needs no settings
+
     return option(names, metavar, DESCRIPTIONS[key], default=default, panel=panel)
 
 

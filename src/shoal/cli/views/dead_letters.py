@@ -15,13 +15,18 @@ def _place(letter: "DeadLetter") -> tuple[str, int, int]:
     return ref.segment, ref.offset, ref.length
 
 
+def _attempts(letter: "DeadLetter") -> str:
+    attempts = plural(letter.attempts, "attempt")
+    return f"{attempts}, {letter.crashes} lost with a worker" if letter.crashes else attempts
+
+
 def letter_lines(letters: Sequence["DeadLetter"], *, more: bool = False) -> Iterator[str]:
     """Yield two lines per letter: time, class and URL; then attempts and reason. `more`: it has others."""
     if not letters:
         yield "no dead letters"
     for letter in letters:
         yield f"{utc_time(letter.died_at)}  {letter.kind.value}  {letter.request.url}"
-        yield f"    {letter.crawl}: {plural(letter.attempts, 'attempt')}; {quote_value(letter.reason)}"
+        yield f"    {letter.crawl}: {_attempts(letter)}; {quote_value(letter.reason)}"
     if more:
         yield f"these are the latest {len(letters)}; --limit N lists more, shoal status counts all by class"
 

@@ -54,7 +54,7 @@ def settlement_row(
         LOST if lost else name,
         failure,
         reason,
-        lease.attempt,
+        lease.tries,
         worker,
         request.pool,
         timing.level,

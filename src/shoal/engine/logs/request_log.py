@@ -83,8 +83,8 @@ class RequestLog:
         facts: dict[str, object] = {"url": request.url, "trace": trace_id(lease.fingerprint)}
         if request.method != "GET":
             facts["method"] = request.method
-        if lease.attempt > 1:
-            facts["attempt"] = lease.attempt
+        if lease.tries > 1:
+            facts["attempt"] = lease.tries
         if request.found_on:
             facts["from"] = self._urls.get(request.found_on) or trace_id(request.found_on)
         return facts

@@ -70,7 +70,7 @@ def settlement_spans(
         **_about(lease, worker),
         "http.request.method": lease.request.method,
         "shoal.outcome": LOST if lost else name,
-        "shoal.attempt": lease.attempt,
+        "shoal.attempt": lease.tries,
         "shoal.pool": lease.request.pool,
     }
     if status:

@@ -241,7 +241,7 @@ def _queued(state: str, record: StoredRecord, *, at: float | None = None, status
         url=request.url,
         method=request.method,
         host=record.host,
-        attempts=entry.attempts,
+        attempts=entry.attempts + entry.rests,
         status=status,
         at=entry.first_at if at is None else at,
     )

@@ -57,7 +57,10 @@ class RedisHosts:
         rest_until: float | None = None,
         paused: bool | None = None,
     ) -> HostView:
-        """Override the pace of a host, rest it or pause it. What is None stays unchanged."""
+        """Override the pace of a host, rest it or pause it. What is None stays unchanged.
+
+        A new interval and the end of a pause also end an adaptive slow-down.
+        """
         limits = [None if number is None else clamp_int16(number) for number in (burst, concurrency)]
         flag = None if paused is None else int(paused)
         return await self._set(host, interval, *limits, crawl_delay, rest_until, flag)

@@ -36,7 +36,7 @@ class _Calls:
         self.queued: list[_Queued] = []
         self.running = 0
         self.began_at = 0.0  # the latest one
-        self.ended = asyncio.Event()  # replaced when a call begins
+        self.ended = asyncio.Event()  # set when the next of the running calls ends, and replaced then
 
 
 class RateTickets:
@@ -84,7 +84,6 @@ class RateTickets:
             arguments += [it.host, one.crawl, it.interval, it.margin, it.leeway, it.ahead, it.receipt]
         calls.running += 1
         calls.began_at = asked_at = self._clock()
-        ended = calls.ended = asyncio.Event()
         try:
             reply = await self._store.run(self._script, tag, arguments)
             self.delay.note(self._clock() - asked_at)
@@ -93,6 +92,7 @@ class RateTickets:
                 one.answer = TurnAnswer(TurnKind(kind.decode()), float(wait), asked_at, receipt.decode())
         finally:
             calls.running -= 1
+            ended, calls.ended = calls.ended, asyncio.Event()
             ended.set()
             for one in batch:  # without an answer: the call was cancelled or has failed, so each asks again
                 one.in_call = False

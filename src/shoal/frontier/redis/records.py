@@ -153,7 +153,7 @@ def unpack_letter(crawl: str, packed: bytes) -> tuple[int, DeadLetter]:
         kind=FailureClass(kind),
         reason=reason,
         status=status,
-        attempts=entry.attempts,
+        attempts=entry.attempts + entry.rests,
         crashes=entry.crashes,
         first_at=died_at if entry.first_at is None else entry.first_at,
         died_at=died_at,

@@ -177,7 +177,7 @@ def _queued(database: sqlite3.Connection, rows: Rows, crawl: int, now: float) ->
     spent = spent_ids(database)
     leased = {id: at for _, at, ids in read_leases(database) for id in ids}
     query = (
-        "SELECT id, fp, attempts, due, first_at, request FROM request"
+        "SELECT id, fp, attempts + rests, due, first_at, request FROM request"
         " WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
     )
     for id, fp, attempts, due, first_at, blob in _in_chunks(rows, query, first - 1, last):

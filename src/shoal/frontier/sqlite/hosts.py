@@ -44,7 +44,10 @@ class SqliteHosts:
         rest_until: float | None = None,
         paused: bool | None = None,
     ) -> HostView:
-        """Override the pace of a host, rest it or pause it. What is None stays unchanged."""
+        """Override the pace of a host, rest it or pause it. What is None stays unchanged.
+
+        A new interval and the end of a pause also end an adaptive slow-down.
+        """
         changed = {
             "interval": interval,
             "burst": burst,
@@ -65,6 +68,8 @@ class SqliteHosts:
             host = owner.state.host(name, changes)
             for field, value in fields.items():
                 setattr(host.record, field, value)
+            if "interval" in fields or fields.get("paused") is False:
+                host.clear_slowdown()
             host.update_pace()
             owner.state.scheduler.place_all(host, owner.now())
             changes.hosts.add(host)

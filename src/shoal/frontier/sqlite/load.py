@@ -95,8 +95,8 @@ def _reclaim_leases(database: sqlite3.Connection, crawls: dict[int, tuple[int, C
             failure = poisoned(crashes)
             counts.die(failure.failure_class)
             database.execute(
-                "INSERT INTO dead SELECT id, lane, fp, priority, ?, ?, 0, attempts, crashes, first_at, ?, ?,"
-                " request, NULL FROM request WHERE id = ?",
+                "INSERT INTO dead SELECT id, lane, fp, priority, ?, ?, 0, attempts + rests, crashes,"
+                " first_at, ?, ?, request, NULL FROM request WHERE id = ?",
                 (failure.failure_class.value, failure.reason, now, holder, id),
             )
             database.execute("DELETE FROM request WHERE id = ?", (id,))

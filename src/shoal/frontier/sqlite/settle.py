@@ -14,6 +14,7 @@ from shoal.frontier.sqlite.changes import Changes
 from shoal.frontier.sqlite.lane import Lane
 from shoal.frontier.sqlite.packing import pack_page
 from shoal.frontier.sqlite.state import CrawlState, FrontierState, HeldLease, ParsingPage, RequestRow
+from shoal.model.adaptive_delay import Signal
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
     Acknowledgement,
@@ -47,10 +48,14 @@ def settle(
     end_lease(state, held, changes)
     if not settlement.sent:
         host.return_turn(held.batch.token, held.interval)
-    if (signal := host_signal(settlement)) is not None and host.record_response(signal):
+    signal, row = host_signal(settlement), held.row
+    alone = signal is not None and host.blames_request(
+        signal, charged=row.attempts - row.crashes, rests=row.rests
+    )
+    if alone or (signal is not None and host.record_response(signal)):
         host.update_pace()
         changes.hosts.add(host)
-    _apply(state, settlement, held, changes, now)
+    _apply(state, settlement, held, changes, now, alone=alone, limited=signal is Signal.RATE_LIMITED)
     if settlement.lease.request.headers or settlement.lease.request.body:
         changes.erase_removed(held.row.id)
     if host.open and (not was_open or host.ready < ready):
@@ -58,7 +63,14 @@ def settle(
 
 
 def _apply(
-    state: FrontierState, settlement: Settlement, held: HeldLease, changes: Changes, now: float
+    state: FrontierState,
+    settlement: Settlement,
+    held: HeldLease,
+    changes: Changes,
+    now: float,
+    *,
+    alone: bool,
+    limited: bool,
 ) -> None:
     row, crawl, host = held.row, held.lane.crawl, held.lane.host
     counts = crawl.counts
@@ -90,16 +102,20 @@ def _apply(
             host.failures += 1
             counts.retries += 1
             log_attempt(crawl, row.fp, retry.failure, changes, now, elapsed=settlement.elapsed)
-            if retry.rest > 0:
+            is_charged = retry.charged or alone
+            if retry.rest > 0 and not alone:
                 host.rest(now + retry.rest)
                 changes.hosts.add(host)
             charged = row._replace(
-                attempts=row.attempts + retry.charged,
-                rests=row.rests + (not retry.charged),
+                attempts=row.attempts + is_charged,
+                rests=row.rests + (not is_charged),
                 first_at=first_leased(held),
             )
             lane = _next_lane(state, held, retry.instead, changes)
-            put_back(state, lane, charged, changes, now, delay=retry.delay)
+            delay = retry.delay
+            if limited and not alone:
+                delay = host.retry_delay(delay, retry.rest)
+            put_back(state, lane, charged, changes, now, delay=delay)
         case Released(delay=delay, instead=instead):
             lane = _next_lane(state, held, instead, changes)
             # These columns of the row change only if there is a delay.
@@ -179,7 +195,7 @@ def die(
             failure.failure_class.value,
             failure.text,
             failure.status,
-            row.attempts + 1,
+            row.attempts + 1 + row.rests,
             crashes,
             first_leased(held),
             now,
@@ -271,7 +287,7 @@ def _parsing_row(held: HeldLease, page: PageRecord) -> tuple[object, ...]:
         held.lane.id,
         row.fp,
         row.priority,
-        row.attempts + 1,
+        row.attempts + 1 + row.rests,
         row.crashes,
         first_leased(held),
         held.batch.holder,

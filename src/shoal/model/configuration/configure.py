@@ -13,6 +13,7 @@ from functools import cache
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from shoal.model.configuration import ENVIRONMENT
 from shoal.model.configuration.address_ranges import address_range
 from shoal.model.configuration.block_rules import block_rule
 from shoal.model.configuration.output_patterns import output_pattern
@@ -25,8 +26,6 @@ from shoal.model.settings import HostSettings, Settings
 from shoal.model.url import canonical, host_key
 
 log = logging.getLogger(__name__)
-
-ENVIRONMENT = "SHOAL_"
 
 
 @dataclass(frozen=True, slots=True)

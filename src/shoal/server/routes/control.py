@@ -81,7 +81,10 @@ async def delete_crawl(server: ApiServer, params: OneCrawl) -> DeletedCrawl:
 
 
 async def change_host(server: ApiServer, params: OneHost, body: HostChange) -> HostInfo:
-    """Change the pace of a host, or pause it, in every crawl of the store."""
+    """Change the pace of a host, or pause it, in every crawl of the store.
+
+    A new rate, `reset` and the end of a pause also end an adaptive slow-down: the answer has `slow` 1 then.
+    """
     changed = await set_host(server.dsn, host_change(host_name(params.host), body, time.time()))
     server.live.hosts_changed()
     return host_info(changed)

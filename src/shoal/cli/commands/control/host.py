@@ -101,8 +101,8 @@ def rate_command(
 ) -> None:
     """Set the rate of one host, until you set it back to default.
 
-    It overrides shoal.toml and --rate, in every crawl of the store. The delays that robots.txt and the host
-    itself ask for still apply.
+    It overrides shoal.toml and --rate, in every crawl of the store, and ends an adaptive slow-down. The
+    delays that robots.txt and the host itself ask for still apply.
     """
     from shoal.model.url import host_name
     from shoal.services.control.hosts import ClearHost, SetHost
@@ -118,7 +118,7 @@ def rate_command(
     else:
         change = SetHost(name, interval=1 / wanted, concurrency=at_once)
         text = f"is limited to {wanted:g} requests per second now"
-    _change(change, f"{name} {text}; ", store=store, config=config, json=json)
+    _change(change, f"{name} {text}, and is no longer slowed down; ", store=store, config=config, json=json)
 
 
 @app.command("set-level", epilog=LEVEL_EXAMPLES)
@@ -215,13 +215,13 @@ def block_command(host: Host, *, store: Store = None, config: Config = None, jso
 
 @app.command("resume", epilog=RESUME_EXAMPLES)
 def resume_command(host: Host, *, store: Store = None, config: Config = None, json: Json = False) -> None:
-    """End the pause, block or rest of a host."""
+    """End the pause, block, rest or slow-down of a host."""
     from shoal.model.url import host_name
     from shoal.services.control.hosts import SetHost
 
     name = host_name(host)
     change = SetHost(name, paused=False, rest_until=0.0)
-    _change(change, f"{name} is no longer paused; ", store=store, config=config, json=json)
+    _change(change, f"{name} is no longer paused or slowed down; ", store=store, config=config, json=json)
 
 
 @app.command("refresh-robots", epilog=REFRESH_EXAMPLES)

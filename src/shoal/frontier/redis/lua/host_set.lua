@@ -1,4 +1,5 @@
--- host_set.lua: set a host's pace, rest or pause; what is not passed stays unchanged.
+-- host_set.lua: set a host's pace, rest or pause; what is not passed stays unchanged. A new interval and the end of a
+-- pause also end an adaptive slow-down.
 --
 -- KEYS[1]  T:m
 -- ARGV     host, interval, burst, concurrency, Crawl-delay, rest until, paused (each "": unchanged), landed requests
@@ -27,6 +28,7 @@ if given[6] or given[7] then  -- for requests that take no turn (pauses.lua)
     call('ZREM', tag .. ':hp', name)
   end
 end
+if given[2] or given[7] == 0 then clear_slowdown(host) end
 apply_pace(host)
 save()
 return view_of(host)

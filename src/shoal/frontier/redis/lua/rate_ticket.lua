@@ -48,7 +48,8 @@ local function take_ticket(host, first)
   set_head_start(host, taker, late, tat + late)
   pending = math.max(pending - 1, 0)
   host[TAT] = tat + late + pending * its_interval
-  host[LAST], host[TOKEN] = slot + late, 0
+  -- Until when the request may leave: after a change of pace, the next slot of any taker counts from here.
+  host[LAST], host[TOKEN] = slot + late + margin, 0
   set_pending_leases(host, pending)
   update_ready(host)
   mark_dirty(host)

@@ -60,7 +60,7 @@ local function read_leases()
 end
 
 -- Record the outcome of a request; most outcomes only change a counter.
-local function apply_outcome(outcome, payload, lease)
+local function apply_outcome(outcome, payload, lease, alone, limited)
   local crawl, pool, name = lease[HELD_CRAWL], lease[HELD_POOL], lease[HELD_HOST]
   if outcome == DONE then
     count(crawl, 'done', 1)
@@ -83,7 +83,7 @@ local function apply_outcome(outcome, payload, lease)
     return
   end
   entry.first_at = entry.first_at or lease[GRANTED_AT]
-  if outcome == RETRY and payload.charged == 0 then
+  if outcome == RETRY and payload.charged == 0 and not alone then
     entry.rests = math.min(entry.rests + 1, MAX_ATTEMPTS)
   else
     entry.attempts = math.min(entry.attempts + 1, MAX_ATTEMPTS)
@@ -96,23 +96,29 @@ local function apply_outcome(outcome, payload, lease)
   host[FAILURES] = host[FAILURES] + 1
   if outcome == RETRY then
     count(crawl, 'retries', 1)
-    if payload.rest > 0 then rest_host(host, now + payload.rest) end
-    requeue(host, crawl, pool, entry, payload.delay)
+    if payload.rest > 0 and not alone then rest_host(host, now + payload.rest) end
+    requeue(host, crawl, pool, entry, limited and retry_delay(host, payload.delay, payload.rest) or payload.delay)
   else
     payload.holder = holder
     add_dead_letter(crawl, entry, pack_record(crawl, name, pool, pack_entry(entry)), payload)
   end
 end
 
--- Record on the host that its request has ended.
+-- Record on the host that its request has ended; return whether the request alone was refused, and whether its host
+-- limits it.
 local function release(outcome, flags, lease)
   local plain = flags == SENT + HAS_SIGNAL and outcome <= FILTERED  -- a normal response
-  if plain and patch_settled(lease[HELD_HOST], lease[LANDED]) then return end
+  if plain and patch_settled(lease[HELD_HOST], lease[LANDED]) then return false end
   local host = host_of(lease[HELD_HOST])
   if not has_flag(flags, SENT) then refund_turn(host, lease[BATCH].token, lease[HELD_INTERVAL]) end
   release_slot(host, lease)
   mark_dirty(host)
-  if has_flag(flags, HAS_SIGNAL) then record_response(host, math.floor(flags / SIGNAL)) end
+  if not has_flag(flags, HAS_SIGNAL) then return false end
+  local signal = math.floor(flags / SIGNAL)
+  local _, attempts, crashes, rests = parse(ENTRY, lease[HELD], lease[ENTRY_AT])
+  if blames_request(host, signal, attempts - crashes, rests) then return true end
+  record_response(host, signal)
+  return false, signal == RATE_LIMITED
 end
 
 local ended = {}  -- crawl -> number of attempts
@@ -120,11 +126,11 @@ local ended = {}  -- crawl -> number of attempts
 local function settle(outcome, flags, payload, items, tally, history, lease)
   local crawl = lease[HELD_CRAWL]
   end_lease(lease)
-  release(outcome, flags, lease)
+  local alone, limited = release(outcome, flags, lease)
   if byte(lease[HELD], lease[ENTRY_AT] + CRASHES_AT - 1) > 0 then hold_suspect(lease[BATCH].holder, -1) end
   if not options_of(crawl) then return false end  -- the crawl was deleted
   ended[crawl] = (ended[crawl] or 0) + 1
-  apply_outcome(outcome, payload, lease)
+  apply_outcome(outcome, payload, lease, alone, limited)
   if items ~= '' then append_items(crawl, sub(lease[ID], 5), items) end
   if tally ~= '' then add_totals(crawl, tally) end
   if history ~= '' then add_history(crawl, sub(lease[ID], 5), history) end

@@ -1,16 +1,33 @@
 """Hosts: pauses, rests, overridden paces, adaptive slow-down, robots.txt."""
 
+import random
+from collections import Counter
+from collections.abc import Mapping
+from math import inf
+
 import pytest
 
 from shoal.frontier.contract import Frontier
-from shoal.model.adaptive_delay import Signal, SlowdownRules, Spike, next_slow_factor, stretch_interval
+from shoal.frontier.governor import Governor
+from shoal.frontier.rules import HostRecord
+from shoal.model.adaptive_delay import (
+    Signal,
+    SlowdownRules,
+    Spike,
+    next_slow_factor,
+    signal_of,
+    stretch_interval,
+)
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import (
     Dead,
     Done,
     Grant,
+    Outcome,
     Released,
     Retry,
+    RetryRules,
+    judge,
 )
 from shoal.model.pace import Pace
 from shoal.testing.contracts.frontier.bench import (
@@ -38,6 +55,46 @@ async def respond(bench: FrontierBench, count: int, failure: Failure | None = No
 
 
 SIGNALS = "000110222220000345670" + "0" * 12 + "1222220"  # every kind, alone and in a row
+
+
+LIMITED = Failure(FailureClass.RATE_LIMITED, "429", 429, retry_after=5.0)
+TROUBLED_PATHS = {
+    "7": LIMITED,
+    "19": BLOCKED,
+    "33": Failure(FailureClass.TARGET_ERROR, "500", 500),
+}
+
+
+async def crawl_host(
+    bench: FrontierBench, crawl: str, troubled: Mapping[str, Failure], pages: int = 60
+) -> tuple[float, Counter[str], float]:
+    """Crawl a separate host.
+
+    Return the seconds until its last page was served, the requests by path, and the largest slow factor.
+    """
+    frontier, host = bench.frontier, f"{crawl}.test"
+    await frontier.crawls.open(crawl, pace=Pace(interval=0.5))
+    await frontier.add(crawl, [link(str(number), host=host) for number in range(pages)])
+    began, served_at, ended = bench.clock.now, 0.0, 0
+    requests, slowest = Counter[str](), 1.0
+    while ended < pages:
+        grant = await frontier.lease(holder="w", limit=4, ttl=600.0, crawls=[crawl])
+        if not grant.leases:
+            bench.clock.advance(grant.wait)
+        for lease in grant.leases:
+            path = lease.request.url.rpartition("/")[2]
+            requests[path] += 1
+            outcome: Outcome = Done(page())
+            if (failure := troubled.get(path)) is not None:
+                rules = RetryRules()
+                outcome = judge(failure, attempt=lease.charged, rests=lease.rests, rules=rules, jitter=0.5)
+            else:
+                served_at = bench.clock.now
+            ended += not isinstance(outcome, Retry)
+            await settle(frontier, lease, outcome)
+        view = await frontier.hosts.get(host)
+        slowest = max(slowest, view.slow if view is not None else 1.0)
+    return served_at - began, requests, slowest
 
 
 class HostsContract:
@@ -177,6 +234,127 @@ class HostsContract:
             await settle(frontier, lease, Done(page()), signal=Signal.LATE)
 
         assert (await frontier.hosts.all())[0].slow > 1.0
+
+    async def test_a_few_refused_requests_cost_their_host_a_fifth_of_its_time_at_most(
+        self, bench: FrontierBench
+    ) -> None:
+        usual, _, _ = await crawl_host(bench, "usual", {})
+        seconds, requests, slowest = await crawl_host(bench, "troubled", TROUBLED_PATHS)
+
+        assert seconds <= 1.2 * usual  # with the one rest that the host asks for
+        assert slowest < 1.2
+        assert {path: requests[path] for path in TROUBLED_PATHS} == {"7": 6, "19": 4, "33": 4}
+        assert requests.total() == 57 + 14
+        letters = {
+            letter.request.url.rpartition("/")[2]: letter.attempts
+            async for letter in bench.frontier.reader.dead_letters("troubled")
+        }
+        assert letters == {path: requests[path] for path in TROUBLED_PATHS}
+
+    async def test_requests_that_are_refused_again_neither_slow_nor_rest_a_host_that_serves_others(
+        self, bench: FrontierBench
+    ) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=1.0))
+        await frontier.add("c", [link(str(number)) for number in range(16)])
+        await respond(bench, 9)
+        refused = Retry(LIMITED, delay=5.0, charged=False, rest=5.0)
+        bench.clock.advance(70.0)
+        [first] = await take(frontier, 1)
+        await settle(frontier, first, refused)
+        [once] = await frontier.hosts.all()
+        assert once.rest_until == pytest.approx(bench.clock.now + 5.0)  # it may be a limit of the host
+        assert once.slow > 1.0
+        attempts = []
+        for _ in range(15):
+            bench.clock.advance(70.0)
+            [lease] = await take(frontier, 1)
+            if lease.fingerprint != first.fingerprint:
+                await settle(frontier, lease, Done(page()))
+                continue
+            attempts.append(lease.attempt)
+            await settle(frontier, lease, refused)
+            [view] = await frontier.hosts.all()
+            assert (view.slow, view.trouble, view.interval) == (1.0, {}, 1.0)  # what it did is taken back
+            assert view.rest_until == once.rest_until
+        assert attempts[:3] == [1, 2, 3]
+
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_every_backend_blames_the_same_requests(self, bench: FrontierBench, seed: int) -> None:
+        """A site of bad requests and a limit: attempts, charges and the host are as the pure rules say."""
+        frontier, clock, dice = bench.frontier, bench.clock, random.Random(seed)
+        await frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)
+        await frontier.add("c", [link(str(number)) for number in range(40)])
+        pure, charges = Governor(HostRecord()), dict[int, tuple[int, int]]()
+        pure.follow([Pace(interval=1.0)], SENSITIVE)
+        bad = {number: dice.choice((LIMITED, BLOCKED, TIMEOUT)) for number in dice.sample(range(40), 6)}
+        blamed = 0
+        for _ in range(90):
+            grant = await frontier.lease(holder="w", limit=1, ttl=600.0)
+            if not grant.leases:
+                if grant.wait == inf:
+                    break
+                clock.advance(grant.wait)
+                continue
+            [lease] = grant.leases
+            failure = bad.get(int(lease.request.url.rpartition("/")[2]))
+            failure = LIMITED if dice.random() < 0.04 * seed else failure
+            charged, rests = charges.get(lease.fingerprint, (0, 0))
+            assert (lease.attempt - 1, lease.rests) == (charged, rests)
+            outcome: Outcome = Done(page())
+            if failure is not None:
+                outcome = judge(failure, attempt=charged + 1, rests=rests, rules=RetryRules(), jitter=0.5)
+            signal = Signal.NORMAL if failure is None else signal_of(failure)
+            assert signal is not None
+            blames = pure.blames_request(signal, charged=charged, rests=rests)
+            if blames or pure.record_response(signal):
+                pure.follow([Pace(interval=1.0)], SENSITIVE)
+            await settle(frontier, lease, outcome)
+            if isinstance(outcome, Retry):
+                blamed += blames
+                charge = outcome.charged or blames
+                charges[lease.fingerprint] = (charged + charge, rests + (not charge))
+            [view] = await frontier.hosts.all()
+            assert (view.slow, view.responses) == (pure.record.slow, pure.responses)
+            assert view.interval == pytest.approx(pure.interval)
+        assert blamed > 0
+
+    async def test_refusals_of_several_requests_rest_and_slow_their_host_each_time(
+        self, bench: FrontierBench
+    ) -> None:
+        frontier = bench.frontier
+        await frontier.crawls.open("c", pace=Pace(interval=1.0))
+        await frontier.add("c", [link(str(number)) for number in range(9)])
+        slow = 1.0
+        for _ in range(9):
+            bench.clock.advance(70.0)
+            [lease] = await take(frontier, 1)
+            await settle(frontier, lease, Retry(LIMITED, delay=600.0, charged=False, rest=5.0))
+            [view] = await frontier.hosts.all()
+            assert view.slow > slow
+            assert view.rest_until == pytest.approx(bench.clock.now + 5.0)
+            slow = view.slow
+
+    @pytest.mark.parametrize("change", ["rate", "default rate", "resume"])
+    async def test_a_new_rate_and_the_end_of_a_pause_end_a_slow_down(
+        self, bench: FrontierBench, change: str
+    ) -> None:
+        hosts = bench.frontier.hosts
+        await bench.frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)
+        await bench.frontier.add("c", [link(str(number)) for number in range(60)])
+        await respond(bench, 9, BLOCKED)
+        assert (await hosts.all())[0].slow > 2.0
+        match change:
+            case "rate":
+                view = await hosts.set("a.test", interval=2.0)
+            case "resume":
+                view = await hosts.set("a.test", paused=False, rest_until=0.0)
+            case _:
+                view = await hosts.clear("a.test")
+        assert (view.slow, view.interval) == (1.0, 2.0 if change == "rate" else 1.0)
+        assert view.trouble == {}
+        await respond(bench, 9)
+        assert (await hosts.all())[0].slow == 1.0
 
     async def test_only_429_and_503_slow_a_host_down_beyond_its_reach(self, bench: FrontierBench) -> None:
         await bench.frontier.crawls.open("c", pace=Pace(interval=1.0), slowdown=SENSITIVE)

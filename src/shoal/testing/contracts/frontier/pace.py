@@ -159,6 +159,16 @@ class PaceContract:
         clock.advance(0.5)
         assert (await frontier.lease(holder="w", limit=9, ttl=30.0)).wait == 1.0
 
+    async def test_a_clock_that_jumps_forward_grants_one_turn_early(self, bench: FrontierBench) -> None:
+        frontier, clock = bench.frontier, bench.clock
+        await frontier.crawls.open("c", pace=Pace(interval=2.0, burst=1, concurrency=9))
+        await frontier.add("c", [link(str(number)) for number in range(9)])
+        assert len(await take(frontier, ttl=1e6)) == 1
+        clock.advance(3600.0)  # the time that seems to have passed is no credit
+
+        assert len(await take(frontier, ttl=1e6)) == 1
+        assert (await frontier.lease(holder="w", limit=9, ttl=1e6)).wait == 2.0
+
     async def test_a_clock_that_jumps_forward_costs_attempts_and_nothing_else(
         self, bench: FrontierBench, frontier: Frontier
     ) -> None:

@@ -5,12 +5,16 @@ import msgspec
 from shoal.frontier.contract import Frontier
 from shoal.model.failure import FailureClass
 from shoal.model.outcome import (
+    Dead,
     Done,
     Released,
+    Retry,
     Settlement,
 )
 from shoal.testing.contracts.frontier.bench import (
+    BROKEN,
     START,
+    TIMEOUT,
     UNLIMITED,
     FrontierBench,
     link,
@@ -36,6 +40,32 @@ class RecoveryContract:
         assert late.stale == [lost]
         assert await states(frontier) == {"leased": 1}
         assert (await frontier.reader.counts("c")).crashes == 1
+
+    async def test_leases_that_were_lost_with_their_holder_leave_a_request_its_retries(
+        self, bench: FrontierBench, frontier: Frontier
+    ) -> None:
+        await frontier.add("c", [link("1")])
+        for _ in range(2):
+            await take(frontier, ttl=10.0)
+            bench.clock.advance(10.0)
+        for charged in range(1, 4):
+            [lease] = await take(frontier)
+            assert (lease.charged, lease.crashes, lease.tries) == (charged, 2, charged + 2)
+            await settle(frontier, lease, Retry(TIMEOUT, delay=1.0))
+            bench.clock.advance(1.0)
+
+    async def test_a_dead_letter_counts_every_attempt(self, bench: FrontierBench, frontier: Frontier) -> None:
+        await frontier.add("c", [link("1")])
+        await take(frontier, ttl=10.0)
+        bench.clock.advance(10.0)
+        for outcome in (Retry(BROKEN, delay=1.0, charged=False), Retry(TIMEOUT, delay=1.0), Dead(TIMEOUT)):
+            [lease] = await take(frontier)
+            await settle(frontier, lease, outcome)
+            bench.clock.advance(1.0)
+        [letter] = [letter async for letter in frontier.reader.dead_letters("c")]
+        assert (letter.attempts, letter.crashes) == (4, 1)
+        [listed] = [one async for one in frontier.reader.requests("c", ["dead"])]
+        assert listed.attempts == 4
 
     async def test_a_late_settlement_is_accepted_until_the_lease_is_reclaimed(
         self, bench: FrontierBench, frontier: Frontier

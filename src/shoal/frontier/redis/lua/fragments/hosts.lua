@@ -263,8 +263,9 @@ local function rest_host(host, until_instant)
 end
 
 -- The signals of responses, and the numbers of `model/adaptive_delay.py`.
-local NORMAL, RATE_LIMITED = 0, 2
+local NORMAL, RATE_LIMITED, LATE = 0, 2, 7
 local WEIGHTS = {1, 1, 1, 0.5, 0.5, 0.5, 0.25}
+local FEW, NEIGHBOURS, CHANCE, RECOVERY = 5, 10, 0.01, 0.02
 local STEP, MAX_RUN, RECOVERY_RUN, MAX_NORMAL_RUN, NEARLY_USUAL = 0.05, 5, 10, 100, 1.005
 
 local function trouble_share(responses)
@@ -287,6 +288,11 @@ end
 local function next_slow_factor(slow, responses, interval, rules)
   local signal = byte(responses, #responses) - 48
   if signal == NORMAL then
+    local _, runs = string.gsub(responses, '0[1-7]', '')
+    if runs <= 1 then
+      slow = 1 / (1 / slow + RECOVERY)
+      return slow < NEARLY_USUAL and 1 or tonumber(format('%.6f', slow))
+    end
     local run = last_run(responses, true, MAX_NORMAL_RUN)
     slow = slow / (1 + STEP * rules.threshold * run / RECOVERY_RUN)
     return slow < NEARLY_USUAL and 1 or tonumber(format('%.6f', slow))
@@ -296,12 +302,54 @@ local function next_slow_factor(slow, responses, interval, rules)
   local throttle = 1 - math.exp(-trouble_share(responses) / rules.threshold)
   local longer = tonumber(format('%.6f', slow * (1 + STEP * WEIGHTS[signal] * throttle * run)))
   if signal == RATE_LIMITED then return longer end
-  return math.max(slow, math.min(longer, 1 + rules.reach))
+  local _, normal = string.gsub(responses, '0', '')
+  return math.max(slow, math.min(longer, tonumber(format('%.6f', 1 + rules.reach * (1 - normal / #responses)))))
 end
 
 local function responses_of(host)
   if not has_flag(host[FLAGS], HAS_RESPONSES) then return '' end
   return host[RESPONSES] or call('HGET', tag .. ':hw', host[NAME]) or ''
+end
+
+-- Return whether a request that has failed before fails alone, its host serving others (`is_lone`).
+local function is_lone(signal, charged, rests, responses)
+  local latest = sub(responses, -NEIGHBOURS)
+  local _, served = string.gsub(latest, '[07]', '')
+  if 2 * served < #latest or latest == '' then return false end
+  if signal ~= RATE_LIMITED then return true end
+  local _, limited = string.gsub(responses, '2', '')
+  if rests == 0 or limited == 0 then return rests > 0 and charged > 0 end
+  if limited <= rests and served >= FEW and #string.match(responses, '[^2]*$') < FEW then return true end
+  return charged + rests > 1 and (limited / #responses) ^ (charged + rests) < CHANCE
+end
+
+-- Return whether an attempt says something about its request only; take back what its earlier refusals did to the host
+-- (`Governor.blames_request`).
+local function blames_request(host, signal, charged, rests)
+  if signal == NORMAL or signal == LATE or charged + rests == 0 then return false end
+  local responses = responses_of(host)
+  if responses == '' then responses = string.rep('0', math.min(host[CLEAR], slowdown_rules(host).window)) end
+  if not is_lone(signal, charged, rests, responses) then return false end
+  if charged == 0 and signal == RATE_LIMITED then
+    host[SLOW] = math.max(tonumber(format('%.6f', host[SLOW] / (1 + STEP) ^ rests)), 1)
+    host[RESPONSES] = string.gsub(responses, '2', '0', rests)
+    host[FLAGS] = with_flag(host[FLAGS], HAS_RESPONSES, true)
+    apply_pace(host)
+  end
+  return true
+end
+
+-- Return the delay of a request that was refused with 429 or 503 (`retry_delay`).
+local function retry_delay(host, delay, rest)
+  local _, known = string.gsub(sub(responses_of(host), -NEIGHBOURS), '0', '')
+  return known >= FEW and delay or math.max(delay, rest + FEW * host[INTERVAL])
+end
+
+-- Forget the latest responses and the slow factor; the caller applies the pace.
+local function clear_slowdown(host)
+  host[SLOW], host[CLEAR], host[RESPONSES] = 1, 0, false
+  if has_flag(host[FLAGS], HAS_RESPONSES) then call('HDEL', tag .. ':hw', host[NAME]) end
+  host[FLAGS] = with_flag(host[FLAGS], HAS_RESPONSES, false)
 end
 
 -- Record a response and update the slow factor, which changes the pace.
