@@ -19,6 +19,7 @@ from shoal.cli.process.exit_codes import MEANING
 from shoal.model.adaptive_delay import WEIGHTS, signal_of
 from shoal.model.configuration.configure import DESCRIPTIONS, TYPES, VARIABLES
 from shoal.model.configuration.setting_ranges import RANGES
+from shoal.model.exits.faults import DOUBT_S, FAULTS, HOSTS_IN_A_ROW, MAX_DOUBT_S, PROVEN_S
 from shoal.model.failure import CONSEQUENCE, POLICY, Action, Failure, FailureClass, FailurePolicy
 from shoal.model.settings import HostSettings, Settings
 from shoal.redis_client.errors import (
@@ -104,11 +105,25 @@ traceback.
 """
 
 
+_FAULTS = f"""## Through a proxy: who is charged
+
+From `src/shoal/model/exits/faults.py`. What fails between us and an [exit](../proxies.md) is the fault of the
+exit, and so is what fails before the target has answered through it. A URL that is not charged waits
+and keeps its attempts.
+
+Where no one can tell an exit that fails from a target that does, no one is charged at first;
+the exit is after {DOUBT_S:g} s without any answer through it. The URL is charged if the exit has brought an
+answer since the URL met the fault before; at once if its host never answered, the exit did within
+{PROVEN_S:g} s, and fewer than {HOSTS_IN_A_ROW} hosts have failed since;
+if its host was charged so before and has not answered since;
+and always after {MAX_DOUBT_S / 3600:g} hours."""
+
+
 def pages() -> dict[Path, str]:
     """Make every page of the reference that is made."""
     return {
         FOLDER / "settings.md": _page("src/shoal/model/settings.py", _SETTINGS, *settings()),
-        FOLDER / "failures.md": _page("src/shoal/model/failure.py", _FAILURES, *failures()),
+        FOLDER / "failures.md": _page("src/shoal/model/failure.py", _FAILURES, *failures(), *exit_faults()),
         FOLDER / "store-failures.md": _page("src/shoal/redis_client/errors.py", _STORE, *store_failures()),
         FOLDER / "exit-codes.md": _page(
             "src/shoal/cli/process/exit_codes.py", _EXITS, *exits(), _AFTER_EXITS
@@ -237,6 +252,15 @@ def store_failures() -> Iterator[str]:
             ("answer", "the server"),
             ((name, row.meaning) for name, row in rows.items() if row.remedy is remedy),
         )
+
+
+def exit_faults() -> Iterator[str]:
+    """Yield the table of what can go wrong on the way through an exit."""
+    yield _FAULTS
+    yield _table(
+        ("what happens", "who is charged", "then"),
+        ((row.when, row.charged.value, row.then) for row in FAULTS.values()),
+    )
 
 
 def exits() -> Iterator[str]:

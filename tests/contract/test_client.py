@@ -35,6 +35,7 @@ from shoal.fetch.contract import Client
 from shoal.fetch.egress.egress import Egress
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.http.dns import Answer, DnsResolver
+from shoal.fetch.http.exit_connections import ExitConnections
 from shoal.fetch.http.guard import Guard
 from shoal.fetch.impersonate.client import ImpersonatingClient
 from shoal.model.configuration.address_ranges import PRIVATE
@@ -86,11 +87,18 @@ class TestHttpClient(ClientContract):
 
 @asynccontextmanager
 async def impersonating_client(
-    guard: Guard, *, profile: str, ca_file: str | None = None, names: Names | None = None
+    guard: Guard,
+    *,
+    profile: str,
+    ca_file: str | None = None,
+    names: Names | None = None,
+    connections: ExitConnections | None = None,
 ) -> AsyncIterator[ImpersonatingClient]:
     resolver = names or Names(localhost=("127.0.0.1",))
     async with HttpClient(resolver, guard) as own, Egress(resolver, guard, own.exits).listen() as egress:
-        client = ImpersonatingClient(egress, resolver, guard, profile=profile, ca_file=ca_file)
+        client = ImpersonatingClient(
+            egress, resolver, guard, profile=profile, ca_file=ca_file, connections=connections
+        )
         try:
             yield client
         finally:

@@ -1,9 +1,12 @@
 """Every client through real proxies: the contract of clients, and what is owed to exits."""
 
 import asyncio
+import os
 from base64 import b64encode
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +15,22 @@ from tests.contract.test_client import LIMITS, Names, impersonating_client, own_
 from tests.hostile.exits import forwards
 from tests.servers.proxies import Login, Make, Microsocks, ProxyServer, Squid, Tinyproxy, proxy_server
 from tests.site.certificates import Authority, make_authority
-from tests.site.raw import OK, raw_server, replies
+from tests.site.raw import OK, Peer, raw_server, replies
 
 from shoal.fetch.contract import Client
+from shoal.fetch.exits.exit_pool import ExitPool
+from shoal.fetch.http.exit_connections import ExitConnections
 from shoal.fetch.http.guard import Guard
 from shoal.model.configuration.address_ranges import PRIVATE
-from shoal.model.exits.exit import ChosenExit, parse_exit
+from shoal.model.exits.exit import ChosenExit, ExitWish, parse_exit
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.page import NotSent, Response
+from shoal.model.settings import ProxySettings
 from shoal.testing.contracts.client import ClientContract, OpenClient
 
 GUARD = Guard(PRIVATE)
 LOGIN = Login("shoal", "secret-of-the-exit")
+PAGES = int(os.environ.get("EXIT_PAGES", "200"))
 CLIENTS = ("own", "chrome", "plain")
 PROXIES: dict[str, Make] = {"squid": Squid, "tinyproxy": Tinyproxy, "microsocks": Microsocks}
 
@@ -153,3 +160,80 @@ async def test_a_session_for_one_request_leaves_no_connection_behind(which: str)
             while proxy.open:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert proxy.connections == 3
+
+
+async def test_the_clients_of_a_worker_share_the_connections_that_an_exit_may_have(
+    authority: Authority,
+) -> None:
+    connections = ExitConnections()
+    async with (
+        raw_server(forwards()) as proxy,
+        own_client(ca_file=authority.file, connections=connections) as own,
+        impersonating_client(
+            GUARD, profile="chrome", ca_file=authority.file, connections=connections
+        ) as chrome,
+    ):
+        via = chosen(f"http://u:p@127.0.0.1:{proxy.port} connections=2")
+        for number in range(6):
+            client: Client = own if number % 2 else chrome
+            tls = authority.server(f"IP:127.9.1.{number + 1}")
+            async with raw_server(replies(OK), host=f"127.9.1.{number + 1}", tls=tls) as server:
+                assert isinstance(await fetch(client, server.url(), via), Response)
+                async with asyncio.timeout(10):
+                    while proxy.open > 2:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+    assert proxy.connections == 6
+
+
+async def through(client: Client, pool: ExitPool, url: str) -> None:
+    """Fetch a page as a crawl does."""
+    found, _ = await pool.send(partial(fetch, client, url), host="a", wish=ExitWish(), url=url)
+    assert isinstance(found, Response), found
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+@pytest.mark.parametrize(("which", "pages"), [("own", PAGES), ("chrome", PAGES // 4)])
+async def test_with_rotation_request_every_page_has_another_address_of_a_gateway_without_sessions(
+    which: str, pages: int, secure: bool, authority: Authority
+) -> None:
+    addresses = (f"127.77.{number // 250}.{number % 250 + 1}" for number in range(10_000))
+    seen: Counter[str] = Counter()  # requests by address, as the site sees them
+
+    async def serve(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            seen[peer.writer.get_extra_info("peername")[0]] += 1
+            await peer.send(OK)
+
+    tls = authority.server("IP:127.0.0.1") if secure else None
+    async with (
+        raw_server(serve, tls=tls) as site,
+        raw_server(forwards(address=lambda: next(addresses))) as gateway,
+        opened(which, ca_file=authority.file) as client,
+    ):
+        exit = parse_exit(f"http://u:p@127.0.0.1:{gateway.port} name=gate connections=4")
+        pool = ExitPool([exit], ProxySettings(rotation="request"), worker="w")
+        left = list(range(pages))
+
+        async def crawl() -> None:
+            while left:
+                await through(client, pool, site.url(f"/{left.pop()}"))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(crawl())
+    assert len(seen) == seen.total() == gateway.connections == pages
+
+
+async def test_in_absolute_form_every_page_has_another_connection_too() -> None:
+    async def proxied(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await peer.send(OK)
+
+    async with raw_server(proxied) as gateway, opened("own") as client:
+        exit = parse_exit(f"http://127.0.0.1:{gateway.port} inside=no")
+        pool = ExitPool([exit], ProxySettings(rotation="request"), worker="w")
+        for number in range(20):
+            await through(client, pool, f"http://shop.example/{number}")
+    assert gateway.connections == len(gateway.requests) == 20

@@ -130,3 +130,14 @@ async def test_idle_hosts_are_deleted_in_small_steps(bench: RedisBench) -> None:
         assert len(await known(bench)) == left[-1]  # less than a second later
         bench.clock.advance(1.0)
     assert len(left) > 6
+
+
+@pytest.mark.parametrize("cursor", ["junk", "-1", "9" * 40, ""])
+async def test_a_damaged_cursor_of_the_sweep_costs_no_lease(bench: RedisBench, cursor: str) -> None:
+    await bench.frontier.add("c", [link("3", host="a.test"), link("2", host="b.test")])
+    tag = bench.store.tag(0)
+    meta = f"{tag}:m"
+    await bench.store.do(tag, "HSET", meta, "sweep", cursor, "swept", 0)
+
+    assert len(await take(bench.frontier)) == 2
+    assert await bench.store.do(tag, "HGET", meta, "sweep") == b"0"

@@ -74,6 +74,27 @@ def do_sleep() -> None:
     time.sleep(3600)
 
 
+def do_deaf() -> None:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            continue
+
+
+def do_block() -> None:
+    while LIBC.usleep(500_000) == 0:  # with the interpreter's lock released, and no Python code that runs
+        pass
+
+
+def do_hold() -> None:
+    ctypes.PyDLL(None).sleep(3600)  # with the interpreter's lock held
+
+
 def do_shout() -> None:
     while True:
         print("x" * 1000)
@@ -189,6 +210,18 @@ def do_cconnect() -> Iterator[dict[str, Any]]:
 
 def do_write() -> None:
     (Path(__file__).parent / "written-by-a-spider").write_text("gotcha")
+
+
+def do_shm() -> None:
+    with open("/dev/shm/written-by-a-spider", "wb") as file:
+        while True:
+            file.write(bytes(1 << 20))
+
+
+def do_memfd() -> None:
+    with open(os.memfd_create("hidden"), "wb") as file:
+        while True:
+            file.write(bytes(1 << 20))
 
 
 def do_environment() -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,12 @@ from tests.unit.parse.tasks import task
 from shoal.model.errors import Misconfigured
 from shoal.model.limits import MIB, ParseLimits
 from shoal.model.page import ParseResult
+from shoal.model.sandbox import SandboxRules
 from shoal.model.scope import Scope
 from shoal.parse.channel import STALLED_S
-from shoal.parse.pool import ParsePool, Poisoned, describe
+from shoal.parse.page_memory import PageMemory
+from shoal.parse.pool import IMPORT_RETRIES, ParsePool, Poisoned, describe
+from shoal.parse.shared_parsers import SharedParsers
 from shoal.parse.verdict import PoisonCause
 from shoal.spider.source import PlainSpider, SpiderFile
 
@@ -31,6 +34,9 @@ NASTY = Path(__file__).parent / "nasty_spider.py"
 LIMITS = ParseLimits(cpu=1, wall=60, memory_bytes=128 * MIB, output_bytes=MIB, items=5_000, crashes=2)
 TIGHTER = {
     "sleep": replace(LIMITS, wall=1),
+    "deaf": replace(LIMITS, wall=1),
+    "block": replace(LIMITS, wall=1),
+    "hold": replace(LIMITS, wall=1),
     "shout": replace(LIMITS, wall=1),
     "bloat": replace(LIMITS, output_bytes=MIB // 8),
 }
@@ -102,6 +108,9 @@ async def parse_among_good(pool: ParsePool, deed: str) -> Answer:
         ("pretend", PoisonCause.CRASH, "status 81"),
         ("regex", PoisonCause.TIMEOUT, "more than 1 s of CPU"),
         ("sleep", PoisonCause.TIMEOUT, "no result after 1 s"),
+        ("deaf", PoisonCause.TIMEOUT, ""),
+        ("block", PoisonCause.TIMEOUT, "no result after 1 s"),
+        ("hold", PoisonCause.TIMEOUT, "no result after 1 s"),
         ("shout", PoisonCause.TIMEOUT, ""),
         ("allocate", PoisonCause.OOM, "more than 128 MiB"),
         ("bloat", PoisonCause.OUTPUT, "0.125 MiB of output"),
@@ -133,6 +142,8 @@ async def test_only_the_page_that_crashes_its_child_is_poisoned(
         ("connect", "a spider may not use the network"),
         ("files", "Too many open files"),
         ("write", "Permission denied"),
+        ("shm", "Permission denied"),
+        ("memfd", "Operation not permitted"),
     ],
 )
 async def test_what_a_child_survives_is_the_spiders_own_fault_on_that_page(deed: str, reason: str) -> None:
@@ -326,6 +337,26 @@ async def test_closing_does_not_wait_for_pages_and_leaves_nothing_behind() -> No
     assert not any(process.is_running() for process in everybody)
 
 
+async def test_large_pages_wait_for_memory_that_dead_children_and_closed_pools_give_back() -> None:
+    large, memory = b"<b>x</b>" * 100_000, PageMemory()
+    answers: list[Answer] = []
+    async with opened() as pool:
+        pool._memory = memory
+        for number, deed in enumerate(["segfault", "good", "segfault", "good", "good"]):
+            pool.submit(task(number, deed, large), answers.append)
+        for number in range(5, 25):
+            pool.submit(task(number, "good"), answers.append)
+        await pool.drain()
+        assert memory.used == 0
+        pool.submit(task(25, "good", large), answers.append)
+        while not memory.used:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    assert memory.used == 0
+    assert sorted(answer.id for answer in answers) == list(range(25))
+    assert [answer.id for answer in answers if isinstance(answer, Poisoned)] == [0, 2]
+
+
 async def test_when_the_fork_server_is_killed_another_is_started() -> None:
     async with opened() as pool:
         assert items(*await parse(pool, ["good"]))
@@ -336,6 +367,42 @@ async def test_when_the_fork_server_is_killed_another_is_started() -> None:
         answers = await parse(pool, [f"good-{n}" for n in range(50)])
 
     assert all(items(answer) for answer in answers)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("kills", "loaded"), [(1, True), (IMPORT_RETRIES + 1, False)])
+async def test_an_import_that_is_killed_from_outside_is_tried_again(
+    kills: int, tmp_path: Path, *, loaded: bool, shared: bool
+) -> None:
+    spider = tmp_path / "slow.py"
+    spider.write_text(
+        "import time, shoal\ntime.sleep(0.5)\nspider = shoal.Spider('plain')\nspider.page()(print)\n"
+    )
+    source, limits = SpiderFile(str(spider)), ParseLimits()
+
+    async def load(opening: AbstractAsyncContextManager[ParsePool]) -> str:
+        try:
+            async with opening as pool:
+                return pool.description.name
+        except Misconfigured as error:
+            return str(error)
+
+    async def load_shared() -> str:
+        async with SharedParsers.open(max_children=1, max_spiders=1) as parsers:
+            return await load(parsers.pool(source, procs=1, limits=limits, sandbox=SandboxRules()))
+
+    loading = asyncio.create_task(
+        load_shared() if shared else load(ParsePool.open(source, procs=1, limits=limits))
+    )
+    killed = set[int]()
+    while len(killed) < kills:
+        for process in family()[:1]:
+            if process.pid not in killed:
+                killed.add(process.pid)
+                process.kill()
+        await asyncio.sleep(0.01)
+
+    assert ("plain" if loaded else "status -9") in await loading
 
 
 async def test_a_broken_pool_raises_for_every_caller(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.command import Ran, shoal
 from tests.fleet_crawl import Fleet, assert_fleet_items
 from tests.graph_crawl import LONGEST_RUN, SPIDER, assert_same, serving_graph
+from tests.hostile.exits import forwards
 from tests.servers.proxies import Login, Microsocks, ProxyServer, Squid, Tinyproxy, proxy_server
 from tests.servers.redis import valkey
 from tests.site.access_log import fetches
@@ -194,6 +195,9 @@ async def test_exits_that_fail_cost_no_url_an_attempt_and_rest(rotation: str, tm
 
 async def test_when_every_exit_rests_the_crawl_waits_and_a_probe_continues_it(tmp_path: Path) -> None:
     async with serving_graph(SHAPE) as (site, graph), proxies(tmp_path, "tinyproxy") as [exit]:
+        # An exit that never worked is an error at the start.
+        first = await crawl(graph, tmp_path, [exit.line], "--max-pages", "5")
+        assert first.code == 0, first.err
         exit.kill()
         env = {"SHOAL_PROXY_COOL_OFF": "5"}  # longer than a look at the status takes
         running = asyncio.create_task(crawl(graph, tmp_path, [exit.line], env=env))
@@ -209,6 +213,131 @@ async def test_when_every_exit_rests_the_crawl_waits_and_a_probe_continues_it(tm
         ran = await running
         assert ran.code == 0, ran.err
         await assert_complete(site, graph, tmp_path)
+
+
+class Gateway:
+    """An exit that works, or fails in one of several ways."""
+
+    def __init__(self) -> None:
+        self.fault: Handler | None = None
+        self._forward = forwards()
+
+    async def handle(self, peer: Peer) -> None:
+        if self.fault is not None:
+            await self.fault(peer)
+            return
+        await self._forward(peer)
+
+
+async def _tunnel_of_garbage(peer: Peer) -> None:
+    await peer.request()
+    await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    await peer.reader.read(1)
+    await peer.send(b"SSH-2.0-OpenSSH\r\n\r\n")
+
+
+async def _tunnel_without_an_answer(peer: Peer) -> None:
+    await peer.request()
+    await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    await peer.hang()
+
+
+@pytest.mark.slow("the only exit fails in three ways, a second each")
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_no_url_is_charged_while_the_only_exit_fails_in_every_way(kind: str, tmp_path: Path) -> None:
+    gateway = Gateway()
+    async with AsyncExitStack() as stack:
+        site, graph = await stack.enter_async_context(serving_graph(SHAPE))
+        exit = await stack.enter_async_context(raw_server(gateway.handle))
+        env = {"SHOAL_PROXY_COOL_OFF": "0.5", "SHOAL_FETCH_CONNECT": "0.5", "SHOAL_FETCH_FIRST_BYTE": "0.5"}
+        env |= {"SHOAL_PROXY_ROTATION": "request"}
+        if kind == "fleet":
+            env["SHOAL_STORE"] = (await stack.enter_async_context(valkey(tmp_path / "valkey"))).dsn
+        line = f"http://127.0.0.1:{exit.port} connections=4"
+        running = asyncio.create_task(crawl(graph, tmp_path, [line], "--rate", "10", env=env))
+        async with asyncio.timeout(60):
+            while len({url.split("/")[2] for url in fetches(await site.hits())}) < SHAPE.hosts:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        for fault in (BAD["502"], _tunnel_of_garbage, _tunnel_without_an_answer):
+            gateway.fault = fault
+            await asyncio.sleep(1.0)
+        gateway.fault = None
+        ran = await running
+        assert ran.code == 0, ran.err
+        [found] = shoal("status", "--json", cwd=tmp_path, env=env).json["crawls"]
+        assert found["counts"]["dead"] == 0, shoal("dlq", "list", cwd=tmp_path, env=env).out
+        assert_same("fetched", fetches(await site.hits()).elements(), graph.expected().fetched)
+
+
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_a_proxy_that_never_worked_is_an_error_at_the_start_and_costs_nothing(
+    kind: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        _, graph = await stack.enter_async_context(serving_graph(Shape(pages=3, hosts=1)))
+        async with raw_server(_silent) as gone:
+            pass
+        env = {}
+        if kind == "fleet":
+            env["SHOAL_STORE"] = (await stack.enter_async_context(valkey(tmp_path / "valkey"))).dsn
+        refused = await crawl(graph, tmp_path, [f"http://u:planted@127.0.0.1:{gone.port}"], env=env)
+        assert refused.code == 12, refused.err
+        assert f"the proxy does not work: 127.0.0.1:{gone.port}: no connection to it" in refused.err
+        assert "planted" not in refused.err
+        if kind == "fleet":
+            worker = await asyncio.to_thread(
+                shoal,
+                "worker",
+                "--until-done",
+                "--proxy",
+                f"http://127.0.0.1:{gone.port}",
+                cwd=tmp_path,
+                env=env,
+            )
+            assert worker.code == 12, worker.err
+        exit = await stack.enter_async_context(raw_server(forwards()))
+        again = await crawl(graph, tmp_path, [f"http://127.0.0.1:{exit.port}"], env=env)
+        assert again.code == 0, again.err
+
+
+@pytest.mark.slow("an exit fails five times, a second apart, before it counts as one that does not work")
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_a_crawl_whose_exits_reach_nothing_ends_after_its_patience_and_is_resumed(
+    kind: str, tmp_path: Path
+) -> None:
+    gateway = Gateway()
+    gateway.fault = BAD["502"]
+    async with AsyncExitStack() as stack:
+        site, graph = await stack.enter_async_context(serving_graph(Shape(pages=5, hosts=1)))
+        exit = await stack.enter_async_context(raw_server(gateway.handle))
+        env = {"SHOAL_PROXY_PATIENCE": "1", "SHOAL_PROXY_COOL_OFF": "2"}
+        if kind == "fleet":
+            env["SHOAL_STORE"] = (await stack.enter_async_context(valkey(tmp_path / "valkey"))).dsn
+        line = f"http://127.0.0.1:{exit.port} name=gate"
+        ended = await crawl(graph, tmp_path, [line], env=env)
+        assert ended.code == 12, ended.err
+        assert "none of 1 exits has worked so far" in ended.err
+        assert "gate: no connection: the exit answers 502" in ended.err
+        [found] = shoal("status", "--json", cwd=tmp_path, env=env).json["crawls"]
+        assert found["counts"]["dead"] == 0, found
+        gateway.fault = None
+        again = await crawl(graph, tmp_path, [line], env={**env, "SHOAL_PROXY_PATIENCE": "60"})
+        assert again.code == 0, again.err
+        assert_same("fetched", fetches(await site.hits()).elements(), graph.expected().fetched)
+
+
+async def test_a_list_with_commas_is_used_in_turn_and_the_crawl_says_so(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        _, graph = await stack.enter_async_context(serving_graph(Shape(pages=20, hosts=1)))
+        exits = [await stack.enter_async_context(raw_server(forwards())) for _ in range(4)]
+        listed = ",".join(f"http://127.0.0.1:{exit.port}" for exit in exits)
+        quick = ("--allow-private", "--rate", "0", "--out", "items.jsonl")
+        ran = await asyncio.to_thread(
+            shoal, "crawl", str(SPIDER), graph.start, *quick, "--proxy", listed, cwd=tmp_path
+        )
+        assert ran.code == 0, ran.err
+        assert "requests leave through 4 exits: the next one for each request" in ran.out + ran.err
+        assert all(exit.connections for exit in exits), "a single host is asked through all of them"
 
 
 async def test_a_budget_stops_the_crawl_and_a_larger_one_resumes_it(tmp_path: Path) -> None:

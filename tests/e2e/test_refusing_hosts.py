@@ -112,6 +112,32 @@ async def test_a_host_that_refuses_addresses_is_asked_through_exits_of_another_k
     assert "secret-" not in ran.err + told.out + trace.out
 
 
+@pytest.mark.slow("a URL is refused and waits before its last attempt")
+@pytest.mark.parametrize("kind", ["folder", "fleet"])
+async def test_the_only_url_of_a_crawl_is_refused_and_comes_through_the_next_kind(
+    kind: str, tmp_path: Path
+) -> None:
+    site = Site()
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(raw_server(site.handle))
+        env = {
+            **PRIVATE,
+            "SHOAL_PROXY_LIST": await stack.enter_async_context(exits(tmp_path)),
+            "SHOAL_PROXY_WHEN_REFUSED": "isp",
+            "SHOAL_CRAWL_EXIT_KIND": "datacenter",
+            "SHOAL_RETRY_MAX_RETRIES": "1",
+            "SHOAL_CRAWL_DEPTH": "0",
+        }
+        if kind == "fleet":
+            env["SHOAL_STORE"] = (await stack.enter_async_context(valkey(tmp_path / "valkey"))).dsn
+        crawl = crawl_in_fleet if kind == "fleet" else crawl_in_folder
+        ran = await crawl(server.url("/7"), tmp_path, env)
+        assert ran.code == 0, ran.err
+        [crawled] = shoal("status", "--json", cwd=tmp_path, env=env).json["crawls"]
+    assert (crawled["counts"]["done"], crawled["counts"]["dead"]) == (1, 0), crawled
+    assert (site.refused.total(), site.served["/7"]) == (1, 1)
+
+
 async def refuse_all(peer: Peer) -> None:
     while True:
         path = (await peer.request()).split(b" ")[1].decode()

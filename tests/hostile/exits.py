@@ -36,13 +36,21 @@ def refuses(status: int, *headers: tuple[str, str]) -> Handler:
     return handler
 
 
-def forwards(*, cut_after: int = 1 << 40) -> Handler:
-    """Do what a proxy has to do, for at most so many bytes of a response."""
+def forwards(*, cut_after: int = 1 << 40, address: Callable[[], str] | None = None) -> Handler:
+    """Do what a proxy has to do, for at most so many bytes of a response.
+
+    `address` returns the one that a connection comes from.
+    """
 
     async def handler(peer: Peer) -> None:
-        target = (await peer.request()).split(b" ", 2)[1].decode()
+        method, target = (await peer.request()).decode().split(" ", 2)[:2]
+        if method != "CONNECT":  # about the proxy itself
+            await peer.send(answer(b"", status=400))
+            return
         host, _, port = target.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
+        reader, writer = await asyncio.open_connection(
+            host, int(port), local_addr=None if address is None else (address(), 0)
+        )
         await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
 
         async def up() -> None:
@@ -130,7 +138,7 @@ def has_login(*expected: str) -> Callable[[Evidence], None]:
 def asked_only_for(evidence: Evidence) -> None:
     """The exits of a host are asked for this host alone, whatever redirected there."""
     was_asked(evidence)
-    targets = {one.split(b" ")[1].decode() for exit in evidence.exits for one in exit.requests}
+    targets = {one.split(b" ")[1].decode() for exit in evidence.exits for one in exit.requests} - {"*"}
     assert targets == {f"{evidence.server.host}:{evidence.server.port}"}, targets
 
 
@@ -236,11 +244,10 @@ CASES = [
         "X12 foreign",
         "an exit that answers a TLS handshake with a page",
         GOOD,
-        "dead tls",
+        "done",
         bind="127.0.0.1",
         tls=lambda ca: ca.server(HERE),
         exits=(HostileExit(pretends),),
-        alone=True,
     ),
     *(replace(one, id=f"{one.id} through an exit") for one in tls.CASES),
 ]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -22,6 +23,9 @@ _PERMANENT = {
     errno.ENAMETOOLONG,
     errno.ELOOP,
 }
+
+
+_NEVER_WAIT = os.O_NONBLOCK  # opening a pipe in the place of a segment would block without limit
 
 
 @contextmanager
@@ -66,9 +70,10 @@ class SegmentFolder:
         """Return the length in bytes; None: there is no such segment."""
         with _translate_errors(path := self.path / str(segment)):
             try:
-                return path.stat().st_size
+                found = path.stat()
             except FileNotFoundError:
                 return None
+            return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def read(self, segment: SegmentName, offset: int, length: int) -> bytes | None:
         """Return up to `length` bytes, fewer at the end; None: there is no such segment."""
@@ -76,11 +81,15 @@ class SegmentFolder:
             self._read = segment, self.path / str(segment)
         with _translate_errors(path := self._read[1]):
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _NEVER_WAIT)
             except FileNotFoundError:
                 return None
             try:
                 return os.pread(descriptor, length, offset)
+            except OSError as error:
+                if error.errno == errno.ESPIPE:  # not a file
+                    return None
+                raise
             finally:
                 os.close(descriptor)
 
@@ -152,7 +161,13 @@ class SegmentFolder:
             return self._writing[1]
         self.close()
         self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / str(segment), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = self.path / str(segment)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | _NEVER_WAIT, 0o600)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise Misconfigured(f"archive: {path} is not a file; move it away") from None
+            raise
         self._writing = segment, descriptor
         if sync:  # the name has to survive a power loss, too
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

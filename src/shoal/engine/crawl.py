@@ -171,6 +171,8 @@ class Crawl:
             return Ending.FINISHED
         if self._stations.ledger is not None and self._stations.ledger.must_stop:
             return Ending.OVER_BUDGET
+        if self._stations.no_exit is not None and self._stations.no_exit():
+            return Ending.NO_EXIT
         counts = await frontier.reader.counts(crawl)
         if self._settings.max_pages and counts.pages >= self._settings.max_pages:
             return Ending.LIMITED

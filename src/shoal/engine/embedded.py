@@ -32,6 +32,7 @@ from shoal.engine.crawl_options import (
 )
 from shoal.engine.fetchers import (
     Pools,
+    check_exits,
     check_fetching,
     check_seed_pools,
     check_waiting_pools,
@@ -191,6 +192,11 @@ class Embedded:
         # Before anything is changed: a setting that cannot work must not cost the pages of an earlier run.
         exits = open_exits(settings.proxies, worker=self.holder, records=self._store.exits)
         check_fetching(settings, exits)
+        if exits is not None:
+            crawl = settings.crawl
+            await check_exits(
+                exits, limits=settings.fetch, nameservers=crawl.nameservers, ca_file=crawl.ca_file
+            )
         async with self._store.work(fsync=settings.crawl.fsync, stay=self._stay) as owned:
             frontier = owned.frontier
             self._working = owned
@@ -274,6 +280,7 @@ class Embedded:
                 gate=owned.gate(name, settings.crawl.address_pace),
                 exits=exits,
                 ledger=ledger,
+                no_exit=None if exits is None else exits.given_up,
                 learned=learned,
                 unparsed=frontier.parsing(name),
                 initial_state={
@@ -284,7 +291,7 @@ class Embedded:
                 keep_days=settings.archive.keep_days,
             )
             if exits is not None and ledger is not None:
-                await exits.health.sync(force=True)
+                await exits.leave()
                 await ledger.sync(force=True)
             await learned.sync(force=True)
 

@@ -1,6 +1,7 @@
 """The fetchers of a crawl: guard, name servers, client, robots.txt and headers as the settings say, and one
 fetcher per pool on top of them (`shoal.fetch.registry`)."""
 
+import asyncio
 import logging
 import os
 import ssl
@@ -38,17 +39,22 @@ from shoal.fetch.registry import HTTP, FetcherContext, FetcherFactory, fetcher_f
 from shoal.fetch.robots import RobotsClient, RobotsPolicy
 from shoal.frontier import StoredRobots
 from shoal.model.configuration.address_ranges import address_ranges
-from shoal.model.errors import Misconfigured
-from shoal.model.exits.exit import ChosenExit, ExitWish, ExitWishes
+from shoal.model.errors import Misconfigured, NoExit
+from shoal.model.exits.exit import ChosenExit, Exit, ExitWish, ExitWishes
 from shoal.model.exits.refusal import OFF, ROTATE
 from shoal.model.exits.spending import Budget
+from shoal.model.failure import Failure
 from shoal.model.levels.ladder import IMPERSONATE
+from shoal.model.limits import FetchLimits
 from shoal.model.outcome import Lease
 from shoal.model.rendering import Rendering
 from shoal.model.request import BROWSER, Link, Request
 from shoal.model.settings import CrawlSettings, ProxySettings, Settings
 
 PROXY_VARIABLES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"})
+
+CHECKED_AT_ONCE = 16  # exits, before the first request
+TOLD = 3  # exits that do not work, by name
 
 log = logging.getLogger(__name__)
 
@@ -287,7 +293,13 @@ async def open_fetcher_context(
                 DnsResolver(nameservers=servers, timeout=settings.fetch.connect)
             )
             client = await opened.enter_async_context(
-                HttpClient(resolver, guard, memory=memory, ca_file=ca_file_of(settings.crawl))
+                HttpClient(
+                    resolver,
+                    guard,
+                    memory=memory,
+                    ca_file=ca_file_of(settings.crawl),
+                    connections=None if exits is None else exits.connections,
+                )
             )
         headers = CrawlHeaders(
             settings.crawl.sent_user_agent,
@@ -350,7 +362,13 @@ async def open_levels(
     async with egress.listen():
         opened = {
             profile: ImpersonatingClient(
-                egress, client.resolver, guard, profile=profile, memory=memory, ca_file=ca_file
+                egress,
+                client.resolver,
+                guard,
+                profile=profile,
+                memory=memory,
+                ca_file=ca_file,
+                connections=client.connections,
             )
             for profile in (crawl.profile, UNCHANGED)
         }
@@ -435,19 +453,74 @@ def _robots(
     )
 
 
-def open_exits(proxies: ProxySettings, *, worker: str, records: ExitRecords | None = None) -> ExitPool | None:
-    """Return the exits of this process; None: requests leave directly. `records` are shared with others."""
+def open_exits(
+    proxies: ProxySettings, *, worker: str, records: ExitRecords | None = None, may_divide: bool = False
+) -> ExitPool | None:
+    """Return the exits of this process; None: requests leave directly. `records` are shared with others.
+
+    `may_divide`: this process is one of several workers, which divide the list if the settings say so.
+    """
     exits = part_of(read_exits(proxies.list), proxies.slice)
     if not exits:
         return None
     health = SharedHealth(exits, records, cool_off=proxies.cool_off)
-    pool = ExitPool(exits, proxies, worker=worker, health=health)
+    divided = may_divide and proxies.slice == "auto"
+    pool = ExitPool(exits, proxies, worker=worker, health=health, divided=divided)
     if proxies.when_refused not in (ROTATE, OFF) and not pool.can_serve(ExitWish(proxies.when_refused)):
         raise Misconfigured(
             f"proxies.when_refused: no exit is configured with kind {proxies.when_refused!r}:"
             " use rotate, off, or a kind that shoal proxy list shows"
         )
     return pool
+
+
+def exits_in_words(proxies: ProxySettings) -> str:
+    """Return how many exits the settings name, and how the list is used; empty: requests leave directly."""
+    exits = open_exits(proxies, worker="")
+    return "" if exits is None else exits.how_used
+
+
+async def check_exits(
+    exits: ExitPool, *, limits: FetchLimits, nameservers: str | None, ca_file: str | None
+) -> None:
+    """Raise `NoExit` if none of the exits takes a connection, nor has ever worked as the store knows.
+
+    Where one has, the others may be back soon: then requests wait.
+    """
+    await exits.health.sync()
+    if exits.has_worked:
+        return
+    async with (
+        DnsResolver(nameservers=named_servers(nameservers), timeout=limits.connect) as resolver,
+        HttpClient(resolver, Guard(), ca_file=ca_file) as client,
+    ):
+        failures: dict[str, Failure] = {}
+        room = asyncio.Semaphore(CHECKED_AT_ONCE)
+
+        async def check(exit: Exit) -> bool:
+            async with room:
+                failure = await client.exits.check(ChosenExit(exit, exit.user), limits)
+            if failure is not None:
+                failures[exit.name] = failure
+            return failure is None
+
+        checks = [asyncio.ensure_future(check(exit)) for exit in exits.all]
+        try:
+            for done in asyncio.as_completed(checks):
+                if await done:
+                    return
+        finally:
+            for one in checks:
+                one.cancel()
+    raise NoExit(no_exit_reason({name: failure.reason for name, failure in failures.items()}))
+
+
+def no_exit_reason(failures: Mapping[str, str]) -> str:
+    """Return what is said if no exit works at the start: the first few, and what to do."""
+    told = [f"{name}: {why.removeprefix('exit: ')}" for name, why in sorted(failures.items())]
+    more = f"; and {len(told) - TOLD} more" if len(told) > TOLD else ""
+    which = "the proxy does not work" if len(told) == 1 else f"none of {len(told)} proxies works"
+    return f"{which}: {'; '.join(told[:TOLD])}{more}. Correct --proxy or proxies.list; see shoal proxy check"
 
 
 def open_ledger(crawl: str, settings: CrawlSettings, records: ExitRecords | None) -> ExitLedger:
@@ -507,7 +580,11 @@ def check_wishes(exits: ExitPool | None, wishes: ExitWishes) -> None:
 
 def nameservers_of(settings: CrawlSettings) -> list[str]:
     """Return the name servers to ask; empty: those of the system."""
-    servers = [server.strip() for server in (settings.nameservers or "").split(",") if server.strip()]
+    return named_servers(settings.nameservers)
+
+
+def named_servers(text: str | None) -> list[str]:
+    servers = [server.strip() for server in (text or "").split(",") if server.strip()]
     for server in servers:
         # A name here would have to be looked up first.
         if not is_nameserver(server):

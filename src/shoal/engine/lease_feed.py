@@ -84,6 +84,8 @@ class LeaseFeed:
                 await ledger.sync()
                 if ledger.must_stop:
                     break
+            if self._stations.no_exit is not None and self._stations.no_exit():
+                break
             wait = IDLE_S
             self._drain = self._drain and self._leases.at_risk > 0
             room = 0 if self._drain else await self._room()

@@ -17,6 +17,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence, Set
+from contextlib import nullcontext
 from typing import Protocol, assert_never
 
 import msgspec
@@ -41,6 +42,7 @@ from shoal.model.configuration.block_rules import BlockRules
 from shoal.model.errors import Rejected
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.generations.page_history import PageHistory, pack_history, read_history
+from shoal.model.limits import KIB, MIB
 from shoal.model.outcome import (
     Acknowledgement,
     Dead,
@@ -62,8 +64,13 @@ log = logging.getLogger(__name__)
 
 MAX_READS = 16  # pages read at once: each read of an object store has its latency
 MAX_BACKLOG = 512  # pages in the parse stage at which reading archived ones pauses
+MAX_BACKLOG_BYTES = 32 * MIB  # of them
+LARGE_RECORD_BYTES = (
+    64 * KIB
+)  # compressed: such pages are read one at a time, as they may be 200 times larger
 MAX_REASON_CHARS = 500  # of what a parse child says about a page
 MAX_TRACEBACK_CHARS = 8_000
+UNSEALED = "it has no length, and its connection ended without the end of TLS: the rest may be missing"
 
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -80,6 +87,8 @@ class Ledger(Protocol):
 class ParseBacklog(Protocol):
     @property
     def pages(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
 
 
 class Parser(Protocol):
@@ -176,6 +185,7 @@ class Parsing:
         self._in_progress: dict[int, InProgress] = {}  # by task id
         self._ids = itertools.count(1)
         self._fewer = asyncio.Event()
+        self._large_read = asyncio.Lock()
 
     def take(self, attempt: Attempt, earlier: EarlierPage | None, links: tuple[Link, ...] = ()) -> None:
         """Take in a page that was just fetched, and the link to where it redirects."""
@@ -275,7 +285,10 @@ class Parsing:
         reading = asyncio.Semaphore(MAX_READS)
         async with asyncio.TaskGroup() as group:
             async for delivered in unparsed:
-                while self._parser.backlog.pages >= MAX_BACKLOG:
+                while (
+                    self._parser.backlog.pages >= MAX_BACKLOG
+                    or self._parser.backlog.bytes > MAX_BACKLOG_BYTES
+                ):
                     self._fewer.clear()
                     await self._fewer.wait()
                 await reading.acquire()
@@ -290,6 +303,14 @@ class Parsing:
         if not delivered.request.url:
             self._fail(entry, FailureClass.UNREADABLE, "the stored request cannot be read")
             return
+        is_large = delivered.page.ref.length > LARGE_RECORD_BYTES
+        async with self._large_read if is_large else nullcontext():
+            while is_large and self._parser.backlog.bytes > MAX_BACKLOG_BYTES:
+                self._fewer.clear()
+                await self._fewer.wait()
+            await self._read_and_submit(entry, delivered)
+
+    async def _read_and_submit(self, entry: InProgress, delivered: Unparsed) -> None:
         try:
             page = await self._pages.read(delivered.page.ref)
         except PageUnreadable as error:
@@ -344,6 +365,8 @@ class Parsing:
         elif answer.fault is not None:
             self._faulty(entry, answer.fault)
         else:
+            if isinstance(entry.stage, NewPage) and entry.stage.response.unsealed and not answer.partial:
+                answer = msgspec.structs.replace(answer, partial=UNSEALED)
             result, links = self._outside_traps(entry, answer, links)
             self._count(entry.request.url, result)
             if self._request_log is not None:

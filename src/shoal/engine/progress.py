@@ -60,6 +60,7 @@ class Progress:
             archive=stations.locations.archive,
             store=stations.locations.store,
             sandbox_warning=stations.parser.sandbox_warning,
+            exits=stations.exits_used,
         )
 
     async def summary(self, ending: Ending) -> Summary:
@@ -80,6 +81,7 @@ class Progress:
             near_duplicates=stations.totals.near_duplicates,
             identical=stations.totals.identical,
             sandbox_warning=stations.parser.sandbox_warning,
+            no_exit="" if ending is not Ending.NO_EXIT or stations.no_exit is None else stations.no_exit(),
         )
 
     async def _counts(self) -> Counts:

@@ -102,6 +102,7 @@ class OpenCrawl:
     quota: PageQuota | None = None
     exits: ExitPool | None = None  # None: requests leave directly
     ledger: ExitLedger | None = None  # of the traffic through them
+    no_exit: Callable[[], str] | None = None  # see `Stations`
     learned: LearnedLevels | None = None  # of hosts; None: nothing is learned
     served_pools: Callable[[], Collection[str]] | None = None  # None: those of this process
     unparsed: AsyncIterator[Unparsed] | None = None
@@ -218,6 +219,8 @@ async def open_session(
                     quota=crawl.quota,
                     share=strategy.share,
                     ledger=crawl.ledger,
+                    exits_used="" if crawl.exits is None else crawl.exits.how_used,
+                    no_exit=crawl.no_exit,
                     gate=crawl.gate if isinstance(crawl.gate, SharedGate) else None,
                 )
 

@@ -16,6 +16,10 @@ class Ending(StrEnum):
     LIMITED = "limited"  # --max-pages reached; more requests are waiting
     COMPLETE = "complete"  # there was nothing to do
     OVER_BUDGET = "over_budget"  # the budget for exits is spent; more requests are waiting
+    NO_EXIT = "no_exit"  # no exit works; more requests are waiting
+
+
+RESUMED = frozenset({Ending.INTERRUPTED, Ending.NO_EXIT})  # the next run continues the outputs of this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Opening:
     archive: str
     store: str
     sandbox_warning: str = ""  # what the spider is not kept from; empty: the sandbox is complete
+    exits: str = ""  # how many exits there are and how the list is used; empty: requests leave directly
     host_process: str = ""  # the process that owns the store and takes this one as a guest
 
 
@@ -86,6 +91,7 @@ class Summary:
     snapshot: Snapshot
     resumed: bool
     outputs: Sequence[str] = ()
+    no_exit: str = ""  # why it waits no longer for an exit that works
     rejects: str = ""  # where the rejected items of all runs are; empty: nothing was rejected
     archive: str = ""
     store: str = ""

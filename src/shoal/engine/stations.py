@@ -180,4 +180,6 @@ class Stations:
     quota: PageQuota | None = None  # None: no limit
     share: WorkShare = WorkShare()
     ledger: ExitLedger | None = None  # of the traffic through exits; None: requests leave directly
+    exits_used: str = ""  # in words: how many exits there are and how the list is used
+    no_exit: Callable[[], str] | None = None  # why the crawl waits for exits no longer; None: without limit
     gate: SharedGate | None = None  # whose turns come from the store

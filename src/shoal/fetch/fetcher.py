@@ -7,6 +7,8 @@ from functools import partial
 from time import monotonic, time
 from typing import assert_never
 
+from msgspec import structs
+
 from shoal.fetch.contract import Attempt, Client, CountedTurn, Gate
 from shoal.fetch.cookies import CookieJar
 from shoal.fetch.empty_shell import find_empty_shell
@@ -27,7 +29,7 @@ from shoal.fetch.robots import RobotsPolicy, RobotsUnavailable
 from shoal.fetch.robots_txt import ALLOW_ALL, RobotsRules
 from shoal.model.adaptive_delay import Signal, UsualTimes, signal_of
 from shoal.model.configuration.block_rules import BlockRules
-from shoal.model.exits.exit import ChosenExit, ExitWishes
+from shoal.model.exits.exit import ChosenExit, ExitWish, ExitWishes
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.levels.ladder import BROWSER, PLAIN, Cause
 from shoal.model.limits import FetchLimits
@@ -136,12 +138,14 @@ class HttpFetcher:
             if self._ledger is not None:
                 await self._ledger.sync()
                 wish = self._ledger.wish(wish)
-            answer, via = await self._exits.send(lambda via: send(via=via), host=lease.host, wish=wish)
+            answer, via = await self._exits.send(
+                lambda via: send(via=via), host=lease.host, wish=wish, url=request.url
+            )
             attempt.timing.exit = via.exit.name if via is not None else ""
+        attempt.sent = attempt.sent or turn.sends > 0
         if isinstance(answer, NotSent):
             attempt.outcome = Released(answer.delay)
             return attempt
-        attempt.sent = attempt.sent or turn.sends > 0
         if isinstance(answer, Failure):
             self._judge(attempt, answer)
             return attempt
@@ -156,9 +160,23 @@ class HttpFetcher:
             attempt.signal = Signal.LATE if late else Signal.NORMAL
         if self._exits is not None and via is not None:
             self._exits.report(via, lease.host, wish, _signal(attempt))
+            self._choose_last_exit(attempt, self._exits, wish)
         if self._escalation is not None and choice.pattern:
             self._learn(attempt, choice, self._escalation)
         return attempt
+
+    def _choose_last_exit(self, attempt: Attempt, exits: ExitPool, wish: ExitWish) -> None:
+        """Send the last attempt at a URL that its host refuses through the next kind of exits.
+
+        A host with few URLs never has enough refusals to change its exits.
+        """
+        lease, outcome = attempt.lease, attempt.outcome
+        is_next_last = isinstance(outcome, Retry) and lease.attempt == self._retry.max_retries
+        if not isinstance(outcome, Retry) or not is_next_last or lease.request.exit_kind:
+            return
+        if outcome.failure.failure_class is FailureClass.IP_BLOCKED and (kind := exits.next_kind(wish)):
+            last = structs.replace(lease.request, exit_kind=kind)
+            attempt.outcome = structs.replace(outcome, instead=last)
 
     def _client_for(self, request: Request, level: str) -> Client | Failure:
         if self._levels is not None:

@@ -37,7 +37,7 @@ def read_cookie_file(path: str) -> list[Cookie]:
         if found.st_mode & stat.S_IROTH:
             # Only a warning: secrets of a container are often mounted world-readable.
             log.warning("cookies.world_readable", extra={"file": path, "fix": f"chmod 600 {path}"})
-        text = Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8-sig")
     except OSError as error:
         # Without its name: by mistake it may be a cookie.
         raise Misconfigured(f"crawl.cookie_file: cannot be read: {error.strerror}") from None

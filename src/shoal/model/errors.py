@@ -3,7 +3,10 @@
 What a web server does (timeouts, 503s, broken TLS) is data, a `Failure`, and never one of these.
 """
 
+import struct
 from collections.abc import Iterator
+
+import msgspec
 
 
 class ShoalError(Exception):
@@ -16,6 +19,10 @@ class Unavailable(ShoalError):
 
 class Lost(ShoalError):
     """Data that was stored is gone, and no command removed it: trying again does not bring it back."""
+
+
+class NoExit(ShoalError):
+    """No proxy works: what was done is kept, and the same command resumes when one does."""
 
 
 class Interrupted(ShoalError):
@@ -40,6 +47,12 @@ class Misconfigured(ShoalError):
 
 class DataFault(Exception):
     """The data of a store is not as it should be: it is damaged, or this is a bug."""
+
+
+def unexpected(error: BaseException) -> BaseException | None:
+    """Return an error whose traceback helps; None: its message says that data is damaged, or what to do."""
+    known = ShoalError, DataFault, msgspec.MsgspecError, UnicodeError, struct.error
+    return None if isinstance(error, known) else error
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

@@ -127,6 +127,7 @@ class Failure(msgspec.Struct, frozen=True):
     status: int = 0  # HTTP status, if there was one
     retry_after: float | None = None  # seconds that the host asked us to wait
     detail: str = ""  # several lines: the traceback of a spider
+    fault: str = ""  # on the way through an exit: a row of `model/exits/faults.py`
 
     @property
     def text(self) -> str:

@@ -71,7 +71,7 @@ class ParseLimits:
     cpu: Annotated[float, "CPU seconds for one page."] = 10.0
     wall: Annotated[float, "Seconds for one page."] = 15.0
     memory_bytes: Annotated[int, "Memory for one page, in addition to that of an idle parse process."] = (
-        512 * MIB
+        192 * MIB
     )
     output_bytes: Annotated[int, "Bytes of the items and links of one page, encoded."] = 64 * MIB
     items: Annotated[int, "Items of one page."] = 100_000

@@ -273,11 +273,15 @@ class ProxySettings:
     ] = field(default=(), repr=False)  # has passwords
     rotation: Annotated[
         str,
-        "When the exit of a host changes: request (every time), timed (after proxies.sticky seconds) or"
-        " worker (only if it is blocked).",
-    ] = "timed"
-    sticky: Annotated[float, "Seconds for which a host keeps its exit, with rotation timed."] = 300.0
-    connections: Annotated[int, "Connections at once per exit; with rotation request it is always 1."] = 4
+        "When the exit of a host changes: turn (every time), request (and no connection is used twice), timed"
+        " (after proxies.sticky seconds) or worker (if blocked).",
+    ] = "turn"
+    sticky: Annotated[
+        float, "Seconds for which a host keeps its exit, with rotation timed, or its session at a gateway."
+    ] = 300.0
+    connections: Annotated[
+        int, "Connections at once per exit and worker; with rotation request it is always 1."
+    ] = 4
     slice: Annotated[
         str,
         "Which part of the list this worker uses, such as 2/4: the second of four; auto: the running workers"
@@ -286,6 +290,11 @@ class ProxySettings:
     cool_off: Annotated[
         float, "Seconds for which an unhealthy exit rests before it is tried again; doubles each time."
     ] = 30.0
+    patience: Annotated[
+        float,
+        "Seconds for which requests wait while no exit works, before the crawl ends (exit code 12); a minute"
+        " if none has ever worked. Workers wait without limit.",
+    ] = 3_600.0
     when_refused: Annotated[
         str,
         "What a host that answers 403 often gets: rotate (another exit for every request, or a sticky one), a"

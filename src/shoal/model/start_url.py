@@ -1,6 +1,7 @@
 """Start URLs: what a user or a program may give a crawl to begin with."""
 
 from shoal.model.errors import Rejected
+from shoal.model.request import MAX_NAME_BYTES
 from shoal.model.url import CREDENTIALS, canonical, has_credentials, host_key
 
 MAX_LINE_CHARS = 64 * 1024  # a longer line is not a URL and is not kept in memory
@@ -15,6 +16,8 @@ def start_url(text: str) -> str:
     except UnicodeEncodeError:
         raise Rejected("not UTF-8 text") from None
     url = canonical(text)
+    if len(host_key(url)) > MAX_NAME_BYTES:
+        raise Rejected(f"the host has more than {MAX_NAME_BYTES} bytes: {url[:80]!r}")
     if has_credentials(text):
         raise Rejected(f"start URL of {host_key(url)}: {CREDENTIALS}")
     if not url.startswith(("http://", "https://")):

@@ -35,6 +35,7 @@ class PendingPage(Generic[Answer]):
     task: ParseTask
     on_answer: Callable[[Answer], None]
     strikes: int = 0
+    counted: int = 0  # bytes of `PageMemory`, while a child has it
 
 
 class Channel(Generic[Answer]):

@@ -19,10 +19,11 @@ from typing import NoReturn
 
 import msgspec
 
-from shoal.model.limits import ParseLimits
+from shoal.model.limits import MIB, ParseLimits
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.scope import Scope
-from shoal.parse.frames import FrameType, InvalidFrame, checksummed_frame, receive
+from shoal.parse.frames import FrameType, InvalidFrame, checksummed_frame, checksummed_header, receive
+from shoal.parse.page_memory import is_large
 from shoal.parse.sandbox import confine, limits
 from shoal.parse.sandbox.guarantees import Guarantee
 from shoal.parse.verdict import ChildExit
@@ -31,6 +32,7 @@ from shoal.spider.run import OutputTooLarge
 Parse = Callable[[ParseTask, Scope], ParseResult]
 
 CHECK_EVERY_PAGES = 32  # pages between two checks of the child's memory
+KEPT_BYTES = 32 * MIB  # that a child may keep after a large page
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_tasks = msgspec.msgpack.Decoder(list[ParseTask]).decode
@@ -108,9 +110,12 @@ class Child:
             if kind is FrameType.SCOPE:
                 self._scope = _decode_scope(payload)
                 continue
-            for task in _decode_tasks(payload):
+            tasks = _decode_tasks(payload)
+            del message, payload  # they are as large as the pages
+            for task in tasks:
                 if (end := self._parse_page(task)) is not None:
                     return end
+            del tasks, task
         return ChildExit.DONE
 
     def _parse_page(self, task: ParseTask) -> ChildExit | None:
@@ -120,10 +125,18 @@ class Child:
         payload = _encode(result)
         if len(payload) > self._limits.output_bytes:
             return ChildExit.OUTPUT
-        self._sock.sendall(checksummed_frame(self._token, FrameType.RESULT, payload))
+        faulty = result.fault is not None
+        del result
+        if is_large(payload):
+            self._sock.sendall(checksummed_header(self._token, FrameType.RESULT, payload))
+            self._sock.sendall(payload)
+        else:
+            self._sock.sendall(checksummed_frame(self._token, FrameType.RESULT, payload))
         self._pages += 1
+        if is_large(task.body) and not limits.has_room(self._limits.memory_bytes - KEPT_BYTES):
+            return ChildExit.RECYCLE  # what a large page has used is not given back before the process ends
         # A fault may leave open files or memory behind; without one, growth is slow.
-        if (result.fault is not None or self._pages % CHECK_EVERY_PAGES == 0) and self._should_recycle():
+        if (faulty or self._pages % CHECK_EVERY_PAGES == 0) and self._should_recycle():
             return ChildExit.RECYCLE
         return None
 

@@ -41,8 +41,9 @@ MAX_DESCRIPTION_BYTES = 1 << 30  # a spider may have a long list of seeds
 _FD = struct.Struct("i")
 
 # Without these, glibc may return memory to the system after each page and request it again for the next one,
-# and parsing takes twice as long. glibc silently ignores a threshold above 32 MiB.
-_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
+# and parsing takes twice as long. The texts of a page of many MiB are given back: in the heap, each of them
+# leaves a gap whenever it grows.
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 
 
@@ -72,6 +73,8 @@ class ForkServerClient:
     ) -> None:
         self.ready: asyncio.Future[Ready] = loop.create_future()
         self.guarantees: frozenset[str] | None = None  # of the sandbox; None: it is not in it yet
+        self.was_killed = False  # by SIGKILL from outside, as when the machine is out of memory
+        self._killing = False
         self._ended: asyncio.Future[None] = loop.create_future()
         self._where = start.where
         self._loop = loop
@@ -169,7 +172,7 @@ class ForkServerClient:
                     self._handle(decode_from_zygote(payload))
                 # User code wrote to the connection during its import, or sends file descriptors.
                 if self._reader.invalid or len(self._unclaimed) > MAX_DESCRIPTORS:
-                    self._process.kill()
+                    self._end_process()
                     self._close_unclaimed()
         except BlockingIOError:
             return
@@ -187,6 +190,10 @@ class ForkServerClient:
                 self._unclaimed.extend(fd for (fd,) in _FD.iter_unpack(content[:whole]))
         return data
 
+    def _end_process(self) -> None:
+        self._killing = True
+        self._process.kill()
+
     def _close_unclaimed(self) -> None:
         while self._unclaimed:
             os.close(self._unclaimed.popleft())
@@ -195,7 +202,7 @@ class ForkServerClient:
         """Record the pidfd of a child. User code may have sent one of another process: do not kill that."""
         if _parent_of(pidfd) not in (self._process.pid, None) or child in self._pidfds:
             os.close(pidfd)
-            self._process.kill()
+            self._end_process()
             return
         self._pidfds[child] = pidfd
         if child in self._doomed:
@@ -225,6 +232,7 @@ class ForkServerClient:
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         status = self._process.wait()
+        self.was_killed = status == -signal.SIGKILL and not self._killing
         if self._control.fileno() >= 0:
             self._readable()  # its last messages may not have been read yet
             self._close_control()

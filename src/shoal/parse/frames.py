@@ -28,7 +28,12 @@ class InvalidFrame(Exception):
 
 def checksummed_frame(token: int, kind: FrameType, payload: bytes) -> bytes:
     """Return a frame with a checksum, for a sender that runs user code."""
-    return HEADER.pack(token, kind, len(payload), crc32(payload)) + payload
+    return checksummed_header(token, kind, payload) + payload
+
+
+def checksummed_header(token: int, kind: FrameType, payload: bytes) -> bytes:
+    """Return the header of such a frame, for a payload too large to be copied."""
+    return HEADER.pack(token, kind, len(payload), crc32(payload))
 
 
 def header(token: int, kind: FrameType, payload: bytes) -> bytes:
@@ -56,8 +61,8 @@ class FrameReader:
             self._rest += data
             if len(self._rest) < self._need:
                 return []
-            data = memoryview(bytes(self._rest))
-            self._rest.clear()
+            # Not copied: an answer may be as large as the memory for a page.
+            data, self._rest = memoryview(self._rest), bytearray()
         payloads: list[memoryview] = []
         start, end = 0, len(data)
         self._need = HEADER.size

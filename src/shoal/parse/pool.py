@@ -33,6 +33,7 @@ from shoal.parse.channel import Channel, PendingPage
 from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import ChildExited, Ready, Start, encode
 from shoal.parse.output import spider_log_level
+from shoal.parse.page_memory import PageMemory, estimated_bytes, is_large
 from shoal.parse.sandbox import guarantees, landlock
 from shoal.parse.verdict import ChildExit, KillReason, PoisonCause, Verdict, judge
 from shoal.spider.source import SpiderDescription, SpiderModule, SpiderSource
@@ -40,6 +41,7 @@ from shoal.spider.source import SpiderDescription, SpiderModule, SpiderSource
 log = logging.getLogger(__name__)
 
 IMPORT_TIMEOUT_S = 60.0  # seconds a spider may take to load
+IMPORT_RETRIES = 2  # of an import that was killed from outside: by the system, for memory
 
 
 class Poisoned(msgspec.Struct, frozen=True):
@@ -76,7 +78,9 @@ class ParsePool:
     description: SpiderDescription
     confinement: frozenset[str]  # the guarantees of the sandbox that hold on this machine
 
-    def __init__(self, start: Start, procs: int, import_timeout: float) -> None:
+    def __init__(
+        self, start: Start, procs: int, import_timeout: float, memory: PageMemory | None = None
+    ) -> None:
         self.backlog = PoolBacklog()
         self.stats = PoolStats()
         self._start = start
@@ -88,6 +92,8 @@ class ParsePool:
         self._broken: asyncio.Future[None] = self._loop.create_future()
         self._idle = asyncio.Event()
         self._waiting: deque[PendingPage[Answer]] = deque()
+        self._large: deque[PendingPage[Answer]] = deque()  # those of the waiting pages that need much memory
+        self._memory = memory or PageMemory()
         self._suspects: deque[PendingPage[Answer]] = deque()
         self._channels: dict[int, Channel[Answer]] = {}
         self._numbers = itertools.count(1)
@@ -95,6 +101,7 @@ class ParsePool:
         self._scope = encode(Scope())
         self._ready = False  # the fork server has loaded the spider
         self._dispatch_scheduled = False
+        self._imports_killed = 0  # in a row
         self._open_fork_server()
 
     @classmethod
@@ -166,7 +173,8 @@ class ParsePool:
         """Parse a page; the event loop calls `on_answer` once, never during this call."""
         if self._broken.done():
             self._broken.result()
-        self._waiting.append(PendingPage(task, on_answer))
+        pending = PendingPage(task, on_answer)
+        (self._large if is_large(task.body) else self._waiting).append(pending)
         self.backlog.pages += 1
         self.backlog.bytes += len(task.body)
         # Not at once: pages submitted in the same iteration of the loop share one message.
@@ -195,16 +203,51 @@ class ParsePool:
         self._dispatch_scheduled = False
         if self._ready:
             self._dispatch_suspects()
+            self._dispatch_large()
             self._dispatch_waiting()
 
     def _dispatch_suspects(self) -> None:
         """Send each page with a strike to a fresh child, alone. Leave at least one child to other pages."""
         limit = max(1, self._procs - 1) if self._waiting else self._procs
         alone = sum(channel.alone for channel in self._channels.values())
-        while self._suspects and alone < limit and (channel := self._fresh_child()) is not None:
+        while self._suspects and alone < limit and self._has_memory(self._suspects[0]):
+            if (channel := self._fresh_child()) is None:
+                self._give_back(self._suspects[0])
+                return
             channel.alone = True
             alone += 1
             self._send(channel, [self._suspects.popleft()])
+
+    def _has_memory(self, pending: PendingPage[Answer]) -> bool:
+        """Count the memory of a large page; return False if it has to wait."""
+        if not is_large(pending.task.body):
+            return True
+        size = estimated_bytes(pending.task.body)
+        if not self._memory.take(size, self._on_memory):
+            return False
+        pending.counted = size
+        return True
+
+    def _give_back(self, pending: PendingPage[Answer]) -> None:
+        if size := pending.counted:
+            pending.counted = 0
+            self._memory.give_back(size)
+
+    def _on_memory(self) -> None:
+        """Send large pages for which there may be memory now."""
+        if not self._dispatch_scheduled:
+            self._dispatch_soon()
+
+    def _dispatch_large(self) -> None:
+        """Send large pages, each to the child with the fewest pages, as long as there is memory for them."""
+        while self._large and self._has_memory(self._large[0]):
+            takers = [channel for channel in self._channels.values() if channel.has_room]
+            if all(channel.unanswered for channel in takers) and self._may_start_child():
+                takers = [self._start_child()]
+            if not takers:
+                self._give_back(self._large[0])
+                return
+            self._send(min(takers, key=lambda channel: len(channel.unanswered)), [self._large.popleft()])
 
     def _fresh_child(self) -> Channel[Answer] | None:
         """Return a child that has not parsed a page yet, started if necessary; None if all are busy."""
@@ -268,7 +311,7 @@ class ParsePool:
             # Usually it is dead and this does nothing. If it is alive, its connection is unusable.
             self._kill(channel.number)
         self._end_retired(channel)
-        if self._suspects or (self._waiting and (channel.has_room or channel.retiring)):
+        if self._suspects or ((self._waiting or self._large) and (channel.has_room or channel.retiring)):
             self._dispatch()
 
     def _end_retired(self, channel: Channel[Answer]) -> None:
@@ -295,6 +338,7 @@ class ParsePool:
         """Note what answering pages has cost; a pool that shares its children overrides it."""
 
     def _answer(self, pending: PendingPage[Answer], answer: Answer) -> None:
+        self._give_back(pending)
         self.backlog.pages -= 1
         self.backlog.bytes -= len(pending.task.body)
         if self.backlog.pages == 0:
@@ -336,8 +380,9 @@ class ParsePool:
         channel.close()
         blamed = channel.blamed_page() if verdict is not None else None
         for pending in reversed(channel.unanswered):
+            self._give_back(pending)
             if pending is not blamed:
-                self._waiting.appendleft(pending)
+                (self._large if is_large(pending.task.body) else self._waiting).appendleft(pending)
         if blamed is not None and verdict is not None:
             self._strike(blamed, verdict)
         self._dispatch()
@@ -368,13 +413,28 @@ class ParsePool:
             raise Unavailable(f"cannot start a parse process: {error}") from error
 
     async def _wait_loaded(self) -> Ready:
-        try:
-            async with asyncio.timeout(self._import_timeout):
-                ready = await asyncio.shield(self._fork_server.ready)
-        except TimeoutError:
-            raise Misconfigured(self._too_slow()) from None
-        self._ready = True
-        return ready
+        while True:
+            try:
+                async with asyncio.timeout(self._import_timeout):
+                    ready = await asyncio.shield(self._fork_server.ready)
+            except TimeoutError:
+                raise Misconfigured(self._too_slow()) from None
+            except Misconfigured:
+                if not self._may_import_again():
+                    raise
+                self._fork_server = self._start_fork_server()
+            else:
+                self._imports_killed = 0
+                self._ready = True
+                return ready
+
+    def _may_import_again(self) -> bool:
+        """Return whether the fork server was killed while it loaded the spider, which is not its fault."""
+        if not self._fork_server.was_killed or self._imports_killed >= IMPORT_RETRIES:
+            return False
+        self._imports_killed += 1
+        log.warning("parse.import_killed", extra={"spider": self._start.where})
+        return True
 
     def _fork_server_lost(self) -> None:
         """Start a new fork server: this one died, and its children with it, which should never happen."""
@@ -383,6 +443,9 @@ class ParsePool:
         self._ready = False
         self._lose_children()
         log.error("parse.fork_server_lost", extra={"spider": self._start.where})
+        self._restart_fork_server()
+
+    def _restart_fork_server(self) -> None:
         try:
             self._fork_server = self._start_fork_server()
         except Unavailable as error:
@@ -402,8 +465,12 @@ class ParsePool:
         if ready.cancelled():  # closing
             return
         if error := ready.exception():
-            self._break(error)
+            if self._may_import_again():
+                self._restart_fork_server()
+            else:
+                self._break(error)
             return
+        self._imports_killed = 0
         self._ready = True
         self._dispatch()
 
@@ -417,12 +484,17 @@ class ParsePool:
 
     async def _close(self) -> None:
         self._ready = False
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        self._close_channels()
         if self._broken.done():
             self._broken.exception()  # marks it as retrieved: asyncio would warn when it is collected
         await self._fork_server.close()
+
+    def _close_channels(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+            for pending in channel.unanswered:
+                self._give_back(pending)
+        self._channels.clear()
 
 
 def import_path(source: SpiderSource) -> tuple[str, ...]:

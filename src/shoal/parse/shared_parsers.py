@@ -19,7 +19,7 @@ import itertools
 import logging
 import socket
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -31,7 +31,8 @@ from shoal.model.limits import ParseLimits
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.parse.fork_server_client import ForkServerClient
 from shoal.parse.messages import ChildExited, Ready, Start, encode
-from shoal.parse.pool import IMPORT_TIMEOUT_S, ParsePool
+from shoal.parse.page_memory import PageMemory
+from shoal.parse.pool import IMPORT_RETRIES, IMPORT_TIMEOUT_S, ParsePool
 from shoal.parse.sandbox import landlock
 from shoal.spider.source import SpiderDescription, SpiderSource
 
@@ -90,12 +91,14 @@ class SharedParsers:
         self._group = group
         self._loop = asyncio.get_running_loop()
         self._servers: dict[bytes, SpiderServer] = {}
+        self._imports_killed = Counter[bytes]()  # in a row
         self._closing = 0  # fork servers that have not exited yet
         self._known: OrderedDict[bytes, LoadedSpider] = OrderedDict()
         self._loads: dict[bytes, asyncio.Future[LoadedSpider]] = {}  # asked for by crawls that open
         self._starts: dict[bytes, Start] = {}
         self._pools: set[SharedPool] = set()
         self._wanting: dict[SharedPool, float] = {}  # pools whose pages have no child: since when
+        self.memory = PageMemory()
         self._granted = 0  # places of children that are not forked yet
         self._numbers = itertools.count(1)
         self._assign_scheduled = False
@@ -294,7 +297,11 @@ class SharedParsers:
         late.cancel()
         if ready.cancelled():
             return
-        if (error := ready.exception()) is not None:
+        if server.client.was_killed and self._imports_killed[key] < IMPORT_RETRIES:
+            self._imports_killed[key] += 1
+            log.warning("parse.import_killed", extra={"spider": server.start.where})
+        elif (error := ready.exception()) is not None:
+            del self._imports_killed[key]
             self._finish_load(key, error)
             for pool in [one for one in self._wanting if one.key == key]:
                 del self._wanting[pool]
@@ -302,6 +309,7 @@ class SharedParsers:
             if self._servers.get(key) is server:
                 self._close_server(server)
         else:
+            del self._imports_killed[key]
             # Seeds are not kept: only submitting needs them, and there may be a million.
             server.loaded_at = self._loop.time()
             description = msgspec.structs.replace(ready.result().description, start=())
@@ -362,7 +370,7 @@ class SharedPool(ParsePool):
         weight: float,
     ) -> None:
         self._shared = shared
-        super().__init__(start, procs, IMPORT_TIMEOUT_S)
+        super().__init__(start, procs, IMPORT_TIMEOUT_S, shared.memory)
         self.key = key
         self.granted = 0  # children that may be forked
         self.used = 0.0  # CPU seconds of its pages, divided by its weight
@@ -409,10 +417,9 @@ class SharedPool(ParsePool):
     def close_children(self) -> None:
         """End every child at once."""
         self._ready = False
-        for channel in list(self._channels.values()):
-            channel.close()
+        for channel in self._channels.values():
             self._shared.kill(self, channel.number)
-        self._channels.clear()
+        self._close_channels()
         if self._broken.done():
             self._broken.exception()  # marks it as retrieved
 

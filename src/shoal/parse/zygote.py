@@ -27,6 +27,7 @@ import selectolax.lexbor  # noqa: F401
 
 from shoal.child_process import die_with_parent
 from shoal.model.errors import ShoalError
+from shoal.model.limits import MIB
 from shoal.model.page import ParseResult, ParseTask
 from shoal.model.sandbox import SandboxMode
 from shoal.model.scope import Scope
@@ -51,7 +52,7 @@ from shoal.parse.sandbox.readable import readable_paths
 from shoal.spider.run import run
 from shoal.spider.source import PlainSpider, SpiderFile, describe, load
 
-IMPORT_MEMORY_FACTOR = 4  # times the limit of a page: tables and models are loaded at import, once
+IMPORT_MEMORY_BYTES = 2048 * MIB  # tables and models are loaded at import, once
 
 
 def main() -> None:
@@ -148,7 +149,7 @@ class Zygote:
         die_with_parent(parent)
         # Enough for the import, and for a page in a child after that. Children set lower limits.
         page = start.limits.memory_bytes
-        limits.limit_memory(self._memory.bytes_in_use() + (IMPORT_MEMORY_FACTOR + 1) * page)
+        limits.limit_memory(self._memory.bytes_in_use() + max(IMPORT_MEMORY_BYTES, 4 * page) + page)
         if sandboxed:
             limits.limit_writing()
             held |= confine.restrict(readable)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.model.errors import Misconfigured
 from shoal.model.format import duration, plural
-from shoal.services.crawl import CrawlResult, Ending, summary_json
+from shoal.services.crawl import RESUMED, CrawlResult, Ending, summary_json
 
 if TYPE_CHECKING:
     import pandas
@@ -96,7 +96,7 @@ def result_of(found: CrawlResult, load_items: Callable[[], list[dict[str, Any]]]
 
 def _why_empty(found: CrawlResult) -> str:
     counts, letter = found.summary.snapshot.counts, found.dead_letter
-    if counts.get("done") or found.summary.ending is Ending.INTERRUPTED:
+    if counts.get("done") or found.summary.ending in RESUMED:
         return ""
     if letter is not None:
         return f"no page was fetched: {letter.request.url}: {letter.kind.value}: {letter.reason}"

@@ -29,7 +29,7 @@ them are in one slot of a cluster. Keys of the fleet that belong to no shard sta
     F:workers       set     names of workers (stores)
     F:worker:NAME   string  the worker's last Heartbeat; expires (stores)
     F:exits         hash    records about exits: e/EXIT and h/EXIT/HOST (msgpack, ExitRecord), c/CRAWL
-                            (msgpack, Spending) (stores)
+                            (msgpack, Spending), r/HOST (msgpack, HostExits), s/ (msgpack, Division) (stores)
     F:levels        hash    records about levels: HOST (msgpack, HostLevels), c/CRAWL (msgpack, SpentPages)
                             (stores)
     F:levelchanges  zset    their keys, in the order of their last change (stores)

@@ -12,7 +12,7 @@ import msgspec
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.engine.runs.decide import Decision, RunAction
 from shoal.engine.runs.outcome import Decided, NothingToDo
-from shoal.engine.snapshot import Ending, HostSnapshot, Opening, Snapshot, Summary, WorkerStats
+from shoal.engine.snapshot import RESUMED, Ending, HostSnapshot, Opening, Snapshot, Summary, WorkerStats
 from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.errors import Misconfigured
 from shoal.model.yields.counts import YieldDrop
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shoal.stores.contract.store import Store
 
 __all__ = [
+    "RESUMED",
     "CrawlPlan",
     "CrawlResult",
     "Decision",
@@ -100,7 +101,7 @@ async def run_crawl(
 
 async def _with_yield(store: "Store", summary: Summary) -> Summary:
     """Return the summary with what workers have found out of range in a generation that has ended."""
-    if summary.ending is Ending.INTERRUPTED:
+    if summary.ending in RESUMED:
         return summary
     totals = await store.crawls.totals(summary.snapshot.crawl)
     return replace(summary, dropped=totals.dropped, no_data=totals.no_data)
@@ -166,7 +167,7 @@ async def _run_shared(
     metrics: str | None,
 ) -> Summary:
     from shoal.engine.crawl_options import parse_processes, sandbox_rules
-    from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools
+    from shoal.engine.fetchers import Pools, check_seed_pools, check_waiting_pools, exits_in_words
     from shoal.engine.seeding import start_requests
     from shoal.fetch.registry import usable_pools
     from shoal.parse.pool import ParsePool
@@ -198,6 +199,7 @@ async def _run_shared(
                     f"{LOCAL_FOLDER}/archive",
                     store.address,
                     parser.sandbox_warning,
+                    exits_in_words(settings.proxies),
                 )
             )
         worker_plan = WorkerPlan(
@@ -240,7 +242,7 @@ async def _explain(store: "Store", summary: Summary) -> DeadLetter | None:
 
 def with_kept(summary: Summary) -> Summary:
     """Return the summary with the outputs on this machine that a generation of a fleet has not replaced."""
-    if summary.ending is Ending.INTERRUPTED:
+    if summary.ending in RESUMED:
         return summary
     kept = tuple(output for output in summary.outputs if place_of(output) != output)
     shown = [name for output in kept if Path(name := name_beside(output)).is_symlink()]

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from shoal.child_process import ChildProcess, run_child
 from shoal.engine.crawl_options import sandbox_rules
+from shoal.engine.fetchers import exits_in_words
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.runs.outcome import Decided
 from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
@@ -37,7 +38,7 @@ from shoal.services.submit import own_places, submit
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER
 from shoal.stores.contract.places import pattern_for
 from shoal.stores.open import open_shared_store
-from shoal.worker.supervisor import LOST, Supervisor, WorkerEnd
+from shoal.worker.supervisor import LOST, NO_EXIT, Supervisor, WorkerEnd
 from shoal.worker.worker import lost_error
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,17 @@ async def run_fleet(
         before = await read_crawl(store, submitted.crawl)
         items = await fleet.frontier.reader.items(submitted.crawl)
         outputs, archive = submitted.outputs, f"{LOCAL_FOLDER}/archive"
-        opened(Opening(submitted.crawl, submitted.resumed, before.counts, outputs, archive, store.address))
+        opened(
+            Opening(
+                submitted.crawl,
+                submitted.resumed,
+                before.counts,
+                outputs,
+                archive,
+                store.address,
+                exits=exits_in_words(plan.settings.proxies),
+            )
+        )
         environment = worker_environment(plan, submitted.crawl, fleet.dsn)
         logs = [_log_of(number) for number in range(scale.max if scale else workers)]
         supervisor = Supervisor(partial(_worker, plan, environment, worker_flags), stop, say)
@@ -219,6 +230,8 @@ def _ending(
 ) -> Ending:
     if stop.drain.is_set():
         return Ending.INTERRUPTED
+    if any(end.code == NO_EXIT for end in ends):
+        return Ending.NO_EXIT
     left = sum(after.counts[state] for state in ("waiting", "delayed", "leased", "parsing"))
     if not left and not unwritten:
         return Ending.FINISHED

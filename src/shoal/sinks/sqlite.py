@@ -178,9 +178,12 @@ class SqliteSink:
             self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         try:
+            # Before anything is changed: it may be the operator's own database.
+            if database.execute("SELECT 1 FROM sqlite_master").fetchone() and _read_state(database) is None:
+                raise foreign_output(self._path)
             database.execute("PRAGMA journal_mode=WAL")
             database.execute(f"PRAGMA synchronous={'FULL' if self._fsync else 'NORMAL'}")
-        except sqlite3.Error:
+        except BaseException:
             database.close()
             raise
         return database

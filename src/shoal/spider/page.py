@@ -1,6 +1,5 @@
 """`Page`: a fetched response, as a handler sees it. Decoding and parsing happen on first use."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from re import Pattern
 from typing import TYPE_CHECKING, Any, Unpack
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Misconfigured
 from shoal.model.page import ParseTask
 from shoal.model.rendering import Rendering
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from shoal.spider.html.form import Form
     from shoal.spider.metadata.article import Article
     from shoal.spider.metadata.page_metadata import Metadata
+
+KEPT_TEXT_BYTES = 4 << 20  # the text of a larger page is not kept beside its tree
 
 
 class Page:
@@ -209,6 +211,9 @@ class Page:
             return LxmlElement.of_xml(self.text)
         decoded = self._decoded()
         if decoded.encoding == UTF_8 and decoded.source is not CharsetSource.BOM:
+            if len(self.body) > KEPT_TEXT_BYTES:
+                self._text = None  # decoded again if it is asked for
+                del decoded
             return LexborDocument(self.body)  # Lexbor takes UTF-8: no need to encode again
         return LexborDocument(decoded.text)
 
@@ -480,9 +485,9 @@ class Page:
 
 def _compile_follow(pattern: str | Pattern[str]) -> Pattern[str]:
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"follow={pattern!r} is not a regular expression: {error}") from None
+        return compile_expression(pattern)
+    except ValueError as error:
+        raise ValueError(f"follow={pattern!r}: {error}") from None
 
 
 def _first(headers: Iterable[tuple[str, str]], name: str) -> str:

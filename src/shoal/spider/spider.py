@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.failure import POLICY, Action, FailureClass
 from shoal.model.limits import LinkLimits
@@ -385,11 +386,9 @@ class Spider:
 
     def _pattern(self, pattern: str | re.Pattern[str]) -> Callable[[str], object]:
         try:
-            return re.compile(pattern).search
-        except (re.error, TypeError) as error:
-            raise Misconfigured(
-                f"spider {self.name!r}: page({pattern!r}): not a regular expression: {error}"
-            ) from None
+            return compile_expression(pattern).search
+        except ValueError as error:
+            raise Misconfigured(f"spider {self.name!r}: page({pattern!r}): {error}") from None
 
     def _checked(self, options: dict[str, object]) -> dict[str, object]:
         if not options:

@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from shoal.model.configuration.configure import TYPES, SettingValue, configure
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.configuration.toml_text import parse_toml
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.request import FIRST, LAST
@@ -185,9 +186,9 @@ class _Reader:
             self._check_keys(table, _LINKS, number)
             follow = self._text(table, "follow", number)
             try:
-                re.compile(follow or "")
-            except re.error as error:
-                raise self._error("follow", f"not a regular expression: {error}", number) from None
+                compile_expression(follow or "")
+            except ValueError as error:
+                raise self._error("follow", str(error), number) from None
             yield _LinkRule(
                 self._selector(table.get("select"), "links", number),
                 self._priority(table, number, default),

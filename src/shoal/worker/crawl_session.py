@@ -30,7 +30,7 @@ from shoal.fetch.registry import HTTP
 from shoal.frontier.finished import is_finished
 from shoal.frontier.redis import RedisFrontier
 from shoal.frontier.results import Counts
-from shoal.model.errors import Misconfigured, ShoalError, Unavailable
+from shoal.model.errors import Misconfigured, ShoalError, Unavailable, unexpected
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.settings import Settings
 from shoal.parse.shared_parsers import SharedParsers
@@ -359,7 +359,7 @@ class CrawlSession:
         self._retry_at = time.monotonic() + pause
         self.refusal = f"{type(first).__name__}: {first}"
         about = {"crawl": self.record.name, "why": self.refusal, "failures": self._failures}
-        log.error("crawl.failed", extra={**about, "retry_in_s": pause}, exc_info=first)
+        log.error("crawl.failed", extra={**about, "retry_in_s": pause}, exc_info=unexpected(first))
         if self._context.deliveries is not None:
             await self._context.deliveries.give_back(self.record.name)
         if self._failures <= GIVE_UP_AFTER:  # an entry that cannot be read may be the cause

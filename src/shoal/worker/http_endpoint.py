@@ -5,7 +5,9 @@
 /healthz   200 while the worker is alive: restarting it would not bring an unavailable store back
 
 Metrics name crawls and count their pages. If the environment variable `SHOAL_METRICS_TOKEN` is set, /metrics
-asks for it (`Authorization: Bearer TOKEN`); the other two say nothing about crawls and stay open for probes.
+asks for it (`Authorization: Bearer TOKEN`). Otherwise it must be asked by an address or a local name: a page
+of another site could point its own name at this address and read the answer (DNS rebinding). The other two
+say nothing about crawls and stay open for probes.
 """
 
 import asyncio
@@ -17,7 +19,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from shoal.engine.snapshot import WorkerStats
-from shoal.model.configuration.listen_address import address_of, is_loopback
+from shoal.model.configuration.listen_address import (
+    address_of,
+    host_of,
+    is_local_name,
+    is_loopback,
+)
 from shoal.model.errors import Misconfigured, Unavailable
 from shoal.worker.metrics import StoreView, exposition
 
@@ -101,9 +108,14 @@ class Endpoint:
 
     def _is_allowed(self, head: str) -> bool:
         """Return whether a request carries the token, if there is one."""
-        sent = [line.partition(":")[2].strip() for line in head.split("\r\n") if _is_authorization(line)]
+        sent = _values(head, "authorization")
         wanted = f"Bearer {self._token}".encode()
         return not self._token or any(hmac.compare_digest(one.encode(), wanted) for one in sent)
+
+    def _is_known(self, head: str) -> bool:
+        """Return whether a request may name this endpoint as it does."""
+        names = [host_of(value) for value in _values(head, "host")]
+        return bool(self._token) or all(is_local_name(name) for name in names)
 
     async def _answer(self, method: str, path: str, head: str) -> tuple[str, bytes]:
         if method not in ("GET", "HEAD"):
@@ -111,6 +123,8 @@ class Endpoint:
         match path:
             case "/metrics" if not self._is_allowed(head):
                 return "401 Unauthorized", b"send the token of the worker: Authorization: Bearer TOKEN\n"
+            case "/metrics" if not self._is_known(head):
+                return "403 Forbidden", f"ask by an address or a local name, or set {TOKEN}\n".encode()
             case "/metrics":
                 return "200 OK", exposition(self._figures(), await self._look())
             case "/healthz":
@@ -135,5 +149,7 @@ class Endpoint:
         return self._known
 
 
-def _is_authorization(line: str) -> bool:
-    return line.partition(":")[0].strip().lower() == "authorization"
+def _values(head: str, name: str) -> list[str]:
+    """Return the values of a header."""
+    lines = (line.partition(":") for line in head.split("\r\n"))
+    return [value.strip() for given, _, value in lines if given.strip().lower() == name]

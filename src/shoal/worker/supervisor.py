@@ -22,10 +22,11 @@ FIRST_PAUSE_S = 0.5
 EARLY_DEATH_S = 10.0  # after its start
 MAX_DEATHS = 10  # early ones in a row; more than `crawl.max_crashes`
 KILL_AFTER_S = 5.0  # after the second request to stop
+NO_EXIT = 12  # exit code of a worker that waits no longer for a proxy that works
 LOST = 5  # exit code of a worker whose crawl has vanished from the store
 # Exit codes of a worker that is not restarted: nothing is left; a person has to change something;
-# interrupted; a crawl is lost, of which the next worker would not even know.
-FINAL_CODES = frozenset({0, 1, 3, LOST})
+# interrupted; a crawl is lost, of which the next worker would not even know; no proxy works.
+FINAL_CODES = frozenset({0, 1, 3, LOST, NO_EXIT})
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from typing import Protocol
 
 from shoal import __version__
 from shoal.engine.crawl_options import fit_open_files
-from shoal.engine.fetchers import open_exits
+from shoal.engine.fetchers import check_exits, open_exits
 from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import Stop
 from shoal.engine.session import SessionParser
@@ -40,7 +40,8 @@ from shoal.fetch.browser.pool import BrowserPool
 from shoal.fetch.escalation.learned_levels import LearnedLevels
 from shoal.fetch.http.client import HttpClient
 from shoal.fetch.registry import check_pools
-from shoal.model.errors import Lost, Misconfigured, ShoalError, leaves
+from shoal.model.errors import Lost, Misconfigured, NoExit, ShoalError, leaves, unexpected
+from shoal.model.limits import FetchLimits
 from shoal.parse.shared_parsers import SharedParsers
 from shoal.stores.contract.crawl_record import CrawlRecord, StoredRecords
 from shoal.stores.contract.fleet import HEARTBEAT_EVERY_S, Fleet, Heartbeats
@@ -67,6 +68,7 @@ log = logging.getLogger(__name__)
 
 ROUND_S = 2.0  # between two looks at what was submitted
 MEASURE_EVERY_S = 5.0
+SHARE_EXITS_EVERY_S = 2.0
 ACTIVITY_EVERY_S = 1.0  # after which a change of activity is reported
 FINAL_ROUND_S = 0.3  # the same as ROUND_S, when only the end is missing
 LOST_AFTER_S = 10.0  # after which a crawl counts as lost that has a record and is not in the frontier
@@ -185,7 +187,9 @@ class Worker:
             open_writer=open_writer,
         )
         if "fetch" in plan.roles:
-            self._context.exits = open_exits(plan.rules.proxies, worker=self.id, records=fleet.exits)
+            self._context.exits = open_exits(
+                plan.rules.proxies, worker=self.id, records=fleet.exits, may_divide=True
+            )
             self._context.learned = LearnedLevels(fleet.levels)
             self._context.served_pools = plan.pools
         self._context.permits = FairPermits(plan.concurrency)
@@ -193,6 +197,7 @@ class Worker:
         self._open_session = open_session
         self._sessions: dict[str, WorkerSession] = {}
         self._lost: list[str] = []  # crawls
+        self._no_exit = ""  # why this worker waits no longer for an exit that works
         self._refused: dict[str, str] = {}  # by crawl: why its record cannot be used
         self._submitted_at: dict[str, float] = {}  # by crawl: when the newest record was submitted
         self._news = -1
@@ -207,6 +212,11 @@ class Worker:
         self._store.on_damage(self._fleet.damage)
         if not self._plan.until_done:
             self._store.patience = math.inf
+        if (exits := self._context.exits) is not None:
+            rules = self._plan.rules
+            await check_exits(
+                exits, limits=FetchLimits(), nameservers=rules.nameservers, ca_file=rules.ca_file
+            )
         async with (
             BrowserPool.open(self._plan.rules.browser) as browsers,
             self._deliveries() as deliveries,
@@ -218,6 +228,7 @@ class Worker:
                 "store": str(self._store.dsn),
                 "roles": ",".join(self._roles),
                 "pools": ",".join(self._pools),
+                **({} if exits is None else {"exits": exits.how_used}),
             }
             log.info("worker.joined", extra=joined)
             self._context.served_pools = served_pools(await workers.all()).union(self._pools)
@@ -226,6 +237,7 @@ class Worker:
                     "heartbeat": partial(self._send_heartbeats, workers),
                     "stop": partial(self._forward_stop, self._stop),
                     "measure": partial(self._measure, workers),
+                    "exits": self._share_exits,
                     "reclaim": partial(self._reclaim_lost, workers),
                     "retention": partial(
                         delete_expired_pages, self._fleet.crawls, self._plan.rules, self._plan.folder
@@ -243,6 +255,8 @@ class Worker:
                 for chore in chores:
                     chore.cancel()
         await workers.leave(self.id)
+        if self._no_exit:
+            raise NoExit(self._no_exit)
         if self._lost:
             raise lost_error(self._lost, str(self._store.dsn))
 
@@ -303,7 +317,9 @@ class Worker:
                 failures = 1 if time.monotonic() - began > LONGEST_PAUSE_S else failures + 1
                 pause = pause_after(failures, refused=False)
                 why = f"{type(found[0]).__name__}: {found[0]}"
-                log.error("worker.chore_failed", extra={"chore": name, "why": why}, exc_info=found[0])
+                log.error(
+                    "worker.chore_failed", extra={"chore": name, "why": why}, exc_info=unexpected(found[0])
+                )
                 await self._fleet.damage.check_all()
                 await asyncio.sleep(pause)
 
@@ -319,6 +335,10 @@ class Worker:
                     del self._sessions[name]
                 elif await self._is_missing(name, session):
                     self._lose(name, session)
+            if self._plan.until_done and self._context.exits is not None and not self._no_exit:
+                self._no_exit = self._context.exits.given_up()
+                if self._no_exit:
+                    self._stop.drain.set()
             for name in make_room({name: session.turn for name, session in self._sessions.items()}):
                 self._sessions[name].stop.drain.set()
             if self._stop.drain.is_set() or (self._plan.until_done and self._is_done()):
@@ -402,7 +422,6 @@ class Worker:
         while True:
             if running := [session for session in self._sessions.values() if session.is_running]:
                 beats = await workers.all()
-                self._divide_exits([beat.worker for beat in beats if "fetch" in beat.roles])
                 served = served_pools(beats).union(self._pools)
                 self._context.served_pools = served
                 for session in running:
@@ -410,11 +429,12 @@ class Worker:
                         await session.measure(served)
             await asyncio.sleep(MEASURE_EVERY_S)
 
-    def _divide_exits(self, fetching: Sequence[str]) -> None:
-        """Use the part of the exits that belongs to this worker, if the running workers divide them."""
+    async def _share_exits(self) -> None:
+        """Merge what is known of exits and renew the claim of this worker, also while no request does."""
         exits = self._context.exits
-        if exits is not None and self._plan.rules.proxies.slice == "auto" and self.id in fetching:
-            exits.use_slice(sorted(fetching).index(self.id), len(fetching))
+        while exits is not None:
+            await exits.health.sync()
+            await asyncio.sleep(SHARE_EXITS_EVERY_S)
 
     async def _reclaim_lost(self, workers: Heartbeats) -> None:
         """Reclaim what workers that are gone have left, for as long as this one runs."""
@@ -442,7 +462,7 @@ class Worker:
         for session in self._sessions.values():
             await session.leave()
         if self._context.exits is not None:
-            await self._context.exits.health.sync(force=True)
+            await self._context.exits.leave()
         if self._context.learned is not None:
             await self._context.learned.sync(force=True)
 

@@ -1,4 +1,5 @@
 import gzip
+import os
 import random
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -32,7 +33,7 @@ from shoal.archive.gzip_members import pack
 from shoal.archive.names import SegmentName
 from shoal.archive.reader import MAX_REVISITS
 from shoal.archive.request_metadata import parse_metadata
-from shoal.model.errors import Rejected
+from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.page import PageRef, Response
 from shoal.model.request import Request
 
@@ -221,6 +222,18 @@ def test_the_payload_digest_detects_a_forged_page_with_a_valid_checksum(tmp_path
 def test_a_missing_segment_differs_from_a_damaged_one(tmp_path: Path) -> None:
     with pytest.raises(PageMissing):
         open_reader(tmp_path).read(PageRef(FIRST, 0, 10))
+
+
+@pytest.mark.timeout(5)
+def test_a_pipe_in_the_place_of_a_segment_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FIRST)
+    folder, segment = SegmentFolder(tmp_path), SegmentName.parse(FIRST)
+
+    with pytest.raises(PageMissing):
+        open_reader(tmp_path).read(PageRef(FIRST, 0, 10))
+    assert folder.size(segment) is None
+    with pytest.raises(Misconfigured, match="is not a file"):
+        folder.write(segment, 0, b"data", sync=False)
 
 
 @pytest.mark.parametrize("segment", ["../secret", "/etc/passwd", "", "books-20251115-00001.warc.gz/../x"])

@@ -53,6 +53,7 @@ class FakeParser:
     """Collects tasks; a test answers them."""
 
     pages: int = 0
+    bytes: int = 0
     tasks: list[tuple[ParseTask, Callable[[Answer], None]]] = field(default_factory=list)
 
     @property
@@ -162,8 +163,10 @@ class Bench:
             retry=RetryRules(max_retries=1),
         )
 
-    def take(self, *, parse: bool = True, attempt: int = 1) -> None:
-        response = Response("http://a.test/1", 200, (), b"body", b"body", fetched_at=0.0, elapsed=0.1)
+    def take(self, *, parse: bool = True, attempt: int = 1, unsealed: bool = False) -> None:
+        response = Response(
+            "http://a.test/1", 200, (), b"body", b"body", fetched_at=0.0, elapsed=0.1, unsealed=unsealed
+        )
         held = msgspec.structs.replace(lease(1), attempt=attempt)
         signal = Signal.NORMAL
         self.parsing.take(Attempt(held, response, parse=parse, signal=signal), None, (FOLLOWED,))
@@ -197,6 +200,19 @@ def failures(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
         for outcome in outcomes
         if isinstance(outcome, Dead)
     ]
+
+
+@pytest.mark.parametrize("unsealed", [False, True])
+def test_a_page_whose_end_nothing_marks_is_partial(unsealed: bool) -> None:
+    bench = Bench()
+    bench.take(unsealed=unsealed)
+
+    bench.parser.answer(parsed)
+
+    [(_, result)] = bench.ledger.settled
+    assert result is not None
+    assert bool(result.partial) is unsealed
+    assert bench.counters.partial == unsealed
 
 
 def test_a_parsed_page_is_archived_and_settled_with_its_links_and_items() -> None:

@@ -1,5 +1,8 @@
 """One attempt through exits: which one, and what its faults mean for the URL."""
 
+import pytest
+from msgspec import structs
+
 from shoal.fetch.exits.exit_pool import ExitPool
 from shoal.fetch.fetcher import HttpFetcher
 from shoal.fetch.gate import SendGate
@@ -49,10 +52,15 @@ class Web:
         return Response(url, answer, (), b"", b"", 0.0, 0.0, exit=via.name)
 
 
-def fetcher(web: Web, *lines: str, wishes: ExitWishes | None = None, rotation: str = "worker") -> HttpFetcher:
-    exits = ExitPool(
-        [parse_exit(line) for line in lines or LINES], ProxySettings(rotation=rotation), worker="w"
-    )
+def fetcher(
+    web: Web,
+    *lines: str,
+    wishes: ExitWishes | None = None,
+    rotation: str = "worker",
+    when_refused: str = "rotate",
+) -> HttpFetcher:
+    settings = ProxySettings(rotation=rotation, when_refused=when_refused)
+    exits = ExitPool([parse_exit(line) for line in lines or LINES], settings, worker="w")
     rules, headers = RedirectRules(Guard()), CrawlHeaders("Shoal/1", {})
     return HttpFetcher(web, SendGate(), rules, headers, exits=exits, wishes=wishes or ExitWishes())
 
@@ -116,3 +124,22 @@ async def test_a_block_moves_the_host_to_another_exit() -> None:
         await made.attempt(lease())
     assert web.used[1] == first
     assert web.used[2] != first
+
+
+@pytest.mark.parametrize(
+    ("attempt", "status", "kind", "then"),
+    [
+        (3, 403, "", "isp"),
+        (1, 403, "", None),
+        (2, 403, "", None),
+        (3, 500, "", None),
+        (3, 403, "residential", None),
+    ],
+)
+async def test_the_last_attempt_at_a_url_that_is_refused_leaves_through_the_next_kind(
+    attempt: int, status: int, kind: str, then: str | None
+) -> None:
+    made = fetcher(Web(us=status, own=status), wishes=ExitWishes(ExitWish("residential")), when_refused="isp")
+    found = await made.attempt(structs.replace(lease(kind=kind), attempt=attempt))
+    assert isinstance(found.outcome, Retry)
+    assert (None if found.outcome.instead is None else found.outcome.instead.exit_kind) == then

@@ -41,7 +41,7 @@ def test_a_cookie_of_the_user_replaces_what_the_server_had_set() -> None:
 
 def test_a_file_of_cookies_is_read_as_browsers_write_it(tmp_path: Path) -> None:
     file = tmp_path / "cookies.txt"
-    file.write_text(FILE)
+    file.write_text(FILE, "utf-8-sig")
     jar = jar_of(read_cookie_file(str(file)))
     assert jar.header("http://x.example.com/", NOW) == "wide=1"
     assert jar.header("http://shop.example.com/cart/1", NOW) == "narrow=2; wide=1"

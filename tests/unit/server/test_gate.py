@@ -2,13 +2,13 @@
 
 import pytest
 
+from shoal.model.configuration.listen_address import host_of
 from shoal.server.access.gate import (
     LOOPBACK_NAMES,
     MAX_SESSIONS,
     MAX_SESSIONS_OF_ONE_TOKEN,
     Sessions,
     accepts_host,
-    host_of,
     is_foreign,
     read_cookie,
 )

@@ -274,6 +274,32 @@ async def test_metrics_are_for_those_who_know_the_token(monkeypatch: pytest.Monk
         assert (await ask("GET /healthz HTTP/1.1"))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:9464", 200),
+        ("[::1]:9464", 200),
+        ("worker:9464", 200),
+        ("worker-1.shoal.svc.cluster.local", 200),
+        ("rebound.example:9464", 403),
+        ("127.0.0.1.rebound.example", 403),
+        ("127.0.0.1@rebound.example", 403),
+        ("", 403),
+        ("127.0.0.1\r\nHost: rebound.example", 403),
+    ],
+)
+async def test_metrics_are_not_for_a_name_that_a_site_may_have(
+    host: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asked(OWN, look) as ask:
+        assert (await ask(f"GET /metrics HTTP/1.1\r\nHost: {host}"))[0] == status
+        assert (await ask(f"GET /healthz HTTP/1.1\r\nHost: {host}"))[0] == 200
+    monkeypatch.setenv("SHOAL_METRICS_TOKEN", "t")  # which no site knows
+    async with asked(OWN, look) as ask:
+        question = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer t"
+        assert (await ask(question))[0] == 200
+
+
 async def test_no_question_ends_in_an_unhandled_error(caplog: pytest.LogCaptureFixture) -> None:
     async def broken() -> StoreStatus:
         raise KeyError("a bug")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.input.options import MAX_COUNT, Config, Crawl, Json, Store, option
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Misconfigured
 from shoal.model.failure import FailureClass
 
@@ -95,6 +96,6 @@ def age(flag: str, text: str | None) -> float | None:
 def pattern(text: str | None) -> re.Pattern[str] | None:
     """Compile the value of --match."""
     try:
-        return None if text is None else re.compile(text)
-    except re.error as error:
-        raise Misconfigured(f"--match: not a regular expression: {error}: {text!r}") from None
+        return None if text is None else compile_expression(text)
+    except ValueError as error:
+        raise Misconfigured(f"--match: {error}: {text!r}") from None

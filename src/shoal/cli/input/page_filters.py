@@ -1,6 +1,5 @@
 """Options that select pages of a crawl."""
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.input.options import MAX_COUNT, option
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class PageFilterOptions:
 
         match = self.match or ""
         try:
-            re.compile(match)
-        except re.error as error:
-            raise Misconfigured(f"--match {match!r}: not a regular expression: {error}") from None
+            compile_expression(match)
+        except ValueError as error:
+            raise Misconfigured(f"--match {match!r}: {error}") from None
         since, until = timestamp("--since", self.since), timestamp("--until", self.until)
         return PageFilter(match, self.status, since, until, self.limit)
 

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 from shoal.cli.views.output import ClosedPipe
-from shoal.model.errors import Interrupted, Lost, ShoalError, Unavailable
+from shoal.model.errors import Interrupted, Lost, NoExit, ShoalError, Unavailable
 
 
 class ExitCode(IntEnum):
@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     KEPT = 8
     NO_DATA = 10
     YIELD_DROPPED = 11
+    NO_EXIT = 12
     BUG = 70  # EX_SOFTWARE of sysexits.h
     CLOSED_PIPE = 141  # what a shell reports for a command that SIGPIPE ended
 
@@ -34,6 +35,7 @@ MEANING = {
     ExitCode.KEPT: "--again or --fresh has failed: the outputs of the last run were left as they are",
     ExitCode.NO_DATA: "no data: every start URL or the log-in failed, or no item where items were declared",
     ExitCode.YIELD_DROPPED: "items out of the range of earlier generations: they stand beside the old ones",
+    ExitCode.NO_EXIT: "no proxy works: none did at the start, or none for proxies.patience seconds",
     ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",
     ExitCode.CLOSED_PIPE: "the reader of the output closed the pipe before all of it was written",
 }
@@ -46,6 +48,8 @@ def exit_code_for(error: ShoalError) -> ExitCode:
             return ExitCode.INTERRUPTED
         case Lost():
             return ExitCode.NOT_VERIFIED
+        case NoExit():
+            return ExitCode.NO_EXIT
         case Unavailable():
             return ExitCode.UNAVAILABLE
         case ClosedPipe():

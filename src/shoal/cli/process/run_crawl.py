@@ -70,6 +70,8 @@ def crawl_exit_code(summary: Summary, *, max_dead: int | None, listed: SeedList 
     counts = summary.snapshot.counts
     if summary.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
+    if summary.ending is Ending.NO_EXIT:
+        return ExitCode.NO_EXIT
     if summary.dropped:
         return ExitCode.YIELD_DROPPED
     if summary.no_data:

@@ -16,6 +16,7 @@ _HEADLINE = {
     Ending.LIMITED: "Stopped at --max-pages",
     Ending.COMPLETE: "Nothing to do",
     Ending.OVER_BUDGET: "Stopped: the budget for exits is spent",
+    Ending.NO_EXIT: "Stopped: no proxy works",
 }
 
 
@@ -27,6 +28,8 @@ def opening_lines(opening: Opening, listed: SeedList | None = None) -> Iterator[
         yield f"resuming crawl {opening.crawl}: {count(settled)} ended, {count(left)} left"
     else:
         yield f"starting crawl {opening.crawl}"
+    if opening.exits:
+        yield f"requests leave through {opening.exits}"
     if listed is not None:
         yield f"{plural(listed.new, 'start URL')} added, {count(listed.known)} already known"
     yield f"items go to {', '.join(map(_place, opening.outputs))}"
@@ -47,6 +50,10 @@ def _place(output: str) -> str:
 def failure_reason(summary: Summary, letters: Sequence[DeadLetter]) -> str:
     """Return in one line why a crawl failed or fetched no page; empty if it did not."""
     counts = summary.snapshot.counts
+    if summary.ending is Ending.NO_EXIT:
+        return (
+            f"requests wait, and none was given up for a proxy: {summary.no_exit or 'see shoal proxy list'}"
+        )
     if summary.ending is not Ending.INTERRUPTED and not counts.get("done"):
         why = "; ".join(
             f"{letter.request.url}: {letter.kind.value}: {letter.reason}{_remedy(letter)}"
@@ -144,6 +151,8 @@ def _next(summary: Summary, *, resume: str) -> str:
             return "run the same command with a larger --max-pages to resume"
         case Ending.OVER_BUDGET:
             return "run the same command with a larger crawl.budget (or crawl.budget_gb) to resume"
+        case Ending.NO_EXIT:
+            return f"{resume}   (resumes this crawl, when a proxy works)"
         case Ending.FINISHED if summary.dead_by_class:
             return f"shoal dlq list {store}   (requests given up, and why)"
         case Ending.FINISHED | Ending.COMPLETE:

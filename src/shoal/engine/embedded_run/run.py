@@ -21,7 +21,7 @@ from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.runs.outcome import Decided
 from shoal.engine.session import SessionParser, open_session
-from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.engine.snapshot import RESUMED, Ending, Opening, Snapshot, Summary
 from shoal.fetch.http.client import HttpClient
 from shoal.model.crawl_totals import KEY as TOTALS
 from shoal.model.crawl_totals import CrawlTotals
@@ -160,7 +160,7 @@ class EmbeddedRun:
                 await self._announce(running, strategy.host_process)
                 ending = await running.run(stop, self.watch)
                 summary = await running.summary(ending)
-                if ending is not Ending.INTERRUPTED and not summary.max_dead_exceeded:
+                if ending not in RESUMED and not summary.max_dead_exceeded:
                     verdict = await self._check_yield(running.name, strategy.frontier)
                     summary = replace(summary, dropped=verdict.drops, no_data=verdict.no_data)
         except StoreBusy:
@@ -215,10 +215,10 @@ class EmbeddedRun:
 async def replace_outputs(store: Store, summary: Summary) -> Summary:
     """Move the drafts of a run that has succeeded into place; return the summary with what was left alone.
 
-    An interrupted run keeps its drafts, and the next one continues them.
+    A run that was interrupted, or had no exit left, keeps its drafts, and the next one continues them.
     """
     name = summary.snapshot.crawl
-    if summary.ending is Ending.INTERRUPTED:
+    if summary.ending in RESUMED:
         return summary
     async with store.work() as working:
         frontier = working.frontier

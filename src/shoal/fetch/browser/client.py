@@ -153,7 +153,9 @@ class BrowserClient:
         origin: Origin,
         limits: FetchLimits,
     ) -> Response | Download | Failure | NotSent:
-        key = (id(self._egress), host_key(request.url), "" if via is None else via.key)
+        # None: the context, with its connections, is for this page alone.
+        own = (id(self._egress), host_key(request.url), "" if via is None else via.key)
+        key = own if via is None or via.keep else None
         settings = self._pool.settings
         began = monotonic()
         try:

@@ -27,6 +27,7 @@ from shoal.fetch.egress.proxy_request import (
     is_interim,
     parse_request,
 )
+from shoal.fetch.http import own_limits
 from shoal.fetch.http.exit_dial import AddressResolver, ExitDialer, Tunnel, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.wire_bytes import wire_bytes
@@ -124,15 +125,22 @@ class Egress:
         """Connect to an origin, under the rules of the guard."""
         issued.hosts[origin.authority] += 1
         is_first = issued.hosts[origin.authority] == 1
-        if issued.via is not None:
-            opened = await self._exits.open(
-                issued.via, origin.host, origin.port, self.limits, may_be_absolute=False
-            )
-        else:
-            opened = await self._dial_directly(origin)
+        while True:
+            try:
+                opened = await self._dial(issued, origin)
+                break
+            except own_limits.OutOfSockets:  # the time limit of the client ends the wait
+                await asyncio.sleep(own_limits.RETRY_S)
         if is_first and isinstance(opened, Failure):
             issued.lost[origin.authority] = opened
         return opened
+
+    async def _dial(self, issued: EgressPass, origin: Origin) -> Tunnel | Failure:
+        if issued.via is not None:
+            return await self._exits.open(
+                issued.via, origin.host, origin.port, self.limits, may_be_absolute=False
+            )
+        return await self._dial_directly(origin)
 
     async def _dial_directly(self, origin: Origin) -> Tunnel | Failure:
         addresses = await resolve_allowed(self._resolver, self._guard, origin.host)
@@ -142,9 +150,7 @@ class Egress:
         for address in addresses[:MAX_ADDRESSES]:
             try:
                 async with asyncio.timeout(self.limits.connect):
-                    transport, _ = await asyncio.get_running_loop().create_connection(
-                        asyncio.Protocol, address, origin.port
-                    )
+                    transport, _ = await own_limits.connect(asyncio.Protocol, address, origin.port)
             except OSError as failed:  # TimeoutError is one
                 error = failed
             else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.exits.choice import slice_of
-from shoal.model.exits.exit import Exit, is_line, name_exits, parse_exit
+from shoal.model.exits.exit import Exit, is_line, name_exits, parse_exit, split_lines
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +44,13 @@ def _lines(entries: Sequence[str]) -> Iterator[tuple[str, str]]:
         if entry.startswith("#"):
             continue
         if is_line(entry):
-            yield f"entry {number}", entry
+            for line in split_lines(entry):
+                yield f"entry {number}", line
             continue
-        for at, line in enumerate(_read(number, entry).splitlines(), 1):
-            if (text := line.strip()) and not text.startswith("#"):
-                yield f"entry {number}, line {at}", text
+        for at, text in enumerate(_read(number, entry).splitlines(), 1):
+            if (text := text.strip()) and not text.startswith("#"):
+                for line in split_lines(text):
+                    yield f"entry {number}, line {at}", line
 
 
 def _read(number: int, name: str) -> str:
@@ -59,7 +61,7 @@ def _read(number: int, name: str) -> str:
             raise Misconfigured(f"proxies.list: entry {number}: not a proxy URL, nor a file of at most 1 MiB")
         if found.st_mode & (stat.S_IRGRP | stat.S_IROTH):
             log.warning("proxies.file_readable", extra={"entry": number, "change_with": f"chmod 600 {name}"})
-        return Path(name).read_text("utf-8")
+        return Path(name).read_text("utf-8-sig")
     except OSError as error:
         raise Misconfigured(
             f"proxies.list: entry {number}: neither a proxy URL, such as http://user:password@host:8000,"

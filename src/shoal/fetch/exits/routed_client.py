@@ -48,7 +48,7 @@ class RoutedClient:
                 url, headers=headers, limits=limits, turn=turn, first_bytes=first_bytes, via=via
             )
 
-        answer, via = await self._exits.send(send, host=host, wish=wish)
+        answer, via = await self._exits.send(send, host=host, wish=wish, url=url)
         if via is not None and isinstance(answer, Response):
             self._exits.report(via, host, wish, _SIGNALS.get(answer.status, Signal.NORMAL))
         if isinstance(answer, Failure) and answer.failure_class is FailureClass.PROXY_ERROR:

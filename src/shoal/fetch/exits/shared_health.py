@@ -109,7 +109,7 @@ class SharedHealth:
         self._records = records
         self._cool_off = cool_off
         self._clock = clock
-        self.also: SharedPart | None = None  # is merged at the same time
+        self.also: list[SharedPart] = []  # are merged at the same time
         self._known: dict[str, ExitRecord] = {}
         self.resting: set[str] = set()  # keys of what rests, is to be probed, or is being probed
         self._deltas: dict[str, ExitDelta] = {}
@@ -118,6 +118,10 @@ class SharedHealth:
         self._syncing = False
         self._began = clock()
         self._fresh = True  # nothing was read from the store yet
+
+    @property
+    def records(self) -> ExitRecords | None:
+        return self._records
 
     def get(self, key: str) -> ExitRecord | None:
         return self._known.get(key)
@@ -194,8 +198,8 @@ class SharedHealth:
         self, records: ExitRecords, now: float, deltas: dict[str, ExitDelta], probes: set[str]
     ) -> None:
         stored = await records.all()
-        if self.also is not None:
-            await self.also.sync(records, stored, now)
+        for part in self.also:
+            await part.sync(records, stored, now)
         known = read_records(stored)
         first, self._fresh = self._fresh, False
         names = {exit_key(exit.name): exit for exit in self._exits}

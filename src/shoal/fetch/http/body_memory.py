@@ -15,7 +15,7 @@ from collections import deque
 from shoal.model.limits import KIB, MIB
 
 UNCOUNTED_BYTES = 64 * KIB  # most pages are smaller and cost no bookkeeping
-BODY_MEMORY_BYTES = 256 * MIB
+BODY_MEMORY_BYTES = 64 * MIB
 PATIENCE_S = 60.0  # then a body is decoded above the limit: a page that is never dropped must not stop all
 
 log = logging.getLogger(__name__)

@@ -15,20 +15,25 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Self
 
+from msgspec import structs
+
 from shoal.fetch.http.body_memory import UNCOUNTED_BYTES, BodyMemory
 from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection, pool_key
 from shoal.fetch.http.decode import Decoder, decode_first, is_known
 from shoal.fetch.http.dial import Dialer
 from shoal.fetch.http.exchange import Exchange
+from shoal.fetch.http.exit_connections import ExitConnections
 from shoal.fetch.http.exit_dial import AddressResolver, ExitDialer
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import EncodedRequest, Headers, compose
+from shoal.fetch.http.own_limits import RETRY_S, OutOfSockets
 from shoal.fetch.http.pool import ConnectionPool
-from shoal.fetch.http.proxy_protocols import LOGIN_REFUSED, absolute_form, authorization, proxy_error
+from shoal.fetch.http.proxy_protocols import LOGIN_REFUSED, absolute_form, authorization, login_refused
 from shoal.fetch.http.send_turn import SendTurn
 from shoal.model.errors import Rejected
 from shoal.model.exits.exit import ChosenExit
+from shoal.model.exits.faults import Fault
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import MIB, FetchLimits
 from shoal.model.page import NotSent, Response, Timing
@@ -54,7 +59,9 @@ class HttpClient:
         memory: BodyMemory | None = None,
         ca_file: str | None = None,
         sweep: float = SWEEP_S,
+        connections: ExitConnections | None = None,
     ) -> None:
+        """`connections` through exits are counted over all clients that share it."""
         self.resolver = resolver
         self._guard = guard
         self._every = sweep
@@ -65,6 +72,7 @@ class HttpClient:
         self._decoder = Decoder(self._memory)
         self._busy: set[Connection] = set()
         self._through: Counter[str] = Counter()  # fetches in progress by exit; each has one connection
+        self.connections = connections or ExitConnections()
         self._origins: dict[str, Origin] = {}
         self._sweeper: asyncio.TimerHandle
         # Called with exit, host and bytes on the wire after each exchange through an exit.
@@ -78,12 +86,14 @@ class HttpClient:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._sweeper = self._loop.call_later(self._every, self._sweep)
+        self.connections.add(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._sweeper.cancel()
+        self.connections.remove(self)
         self._pool.close()
         for connection in list(self._busy):
             connection.abort()
@@ -138,27 +148,28 @@ class HttpClient:
     ) -> Response | Failure | NotSent:
         started_at = monotonic()
         timing = Timing() if turn is None else turn.timing
-        kept = self._pool.take(pool_key(origin, via)) if repeatable else None
+        may_be_kept = repeatable and (via is None or via.keep)
+        kept = self._pool.take(pool_key(origin, via)) if may_be_kept else None
         if kept is not None:
             answer = await self._send(kept, message, limits, turn, timing=timing, started_at=started_at)
             if not isinstance(answer, Failure) or answer.failure_class is not FailureClass.CONNECT:
                 return answer
         if via is not None:
-            self._make_room(via)
-        opened = await self._dialer.open(origin, limits, timing, via)
+            self.connections.make_room(via)
+        try:
+            opened = await self._dialer.open(origin, limits, timing, via)
+        except OutOfSockets:
+            self._pool.close()  # idle connections hold what others need
+            return NotSent(RETRY_S)
         if isinstance(opened, Failure):
             return opened
         return await self._send(opened, message, limits, turn, timing=timing, started_at=started_at)
 
-    def _make_room(self, via: ChosenExit) -> None:
-        """Close idle connections through an exit, so that one more does not exceed its limit.
+    def count_through(self, exit: str) -> int:
+        return self._through[exit] + self._pool.count_idle(exit)
 
-        Connections that are being opened count: their fetches are in progress.
-        """
-        limit, name = via.exit.connections, via.name
-        while limit and self._through[name] + self._pool.count_idle(name) > limit:
-            if not self._pool.close_idle(name):
-                return
+    def close_idle_through(self, exit: str) -> bool:
+        return self._pool.close_idle(exit)
 
     def _check(self, url: str) -> Origin | Failure:
         """Return the origin of a URL that is not in the cache, or the guard's refusal."""
@@ -186,6 +197,7 @@ class HttpClient:
     ) -> Response | Failure | NotSent:
         """Run one exchange. Afterwards the connection is in the pool or closed, in every case."""
         exchange = connection.exchange
+        is_first = not connection.idle_since
         timing.address = connection.address
         self._busy.add(connection)
         try:
@@ -218,20 +230,24 @@ class HttpClient:
             await over
             elapsed = _note_exchange(timing, exchange)
             if exchange.failure is not None:
+                if connection.via is not None and is_first and not exchange.status:
+                    return _through_tunnel(connection, exchange.failure)
                 return exchange.failure
             if connection.absolute and exchange.status == LOGIN_REFUSED:
                 connection.abort()
-                return proxy_error("user name or password refused, status 407", LOGIN_REFUSED)
+                return login_refused("user name or password refused, status 407")
             wire = body = exchange.body
             lenient = exchange.lenient
-            if self._memory.full and (exchange.encoding or len(wire) > UNCOUNTED_BYTES):
+            if self._memory.full and len(wire) > UNCOUNTED_BYTES:
                 self._memory.release(await self._memory.reserve(len(wire)))
             if exchange.encoding:
                 lenient = lenient or not is_known(exchange.encoding)
                 if message.first_bytes:
                     decoded = decode_first(wire, exchange.encoding, limits, message.first_bytes)
                 else:
-                    decoded = await self._decoder.decode(wire, exchange.encoding, limits)
+                    decoded = await self._decoder.decode(
+                        wire, exchange.encoding, limits, may_be_empty=not exchange.until_close
+                    )
                 if isinstance(decoded, Failure):
                     connection.abort()
                     return Failure(decoded.failure_class, decoded.reason, exchange.status)
@@ -276,6 +292,13 @@ class HttpClient:
             connection.sweep(now)
         self._pool.sweep(now)
         self._sweeper = self._loop.call_later(self._every, self._sweep)
+
+
+def _through_tunnel(connection: Connection, failure: Failure) -> Failure:
+    """Return the failure of the first exchange of a connection through an exit, which brought no status."""
+    if connection.origin.secure:
+        return failure  # the handshake was the answer of the target
+    return structs.replace(failure, fault=Fault.TUNNEL)
 
 
 def _note_exchange(timing: Timing, exchange: Exchange) -> float:

@@ -12,6 +12,7 @@ browsers do.
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import BytesIO
 from typing import Protocol
 
 import brotli
@@ -41,11 +42,18 @@ class Decoder:
         self._large = asyncio.Lock()
         self._memory = memory or BodyMemory()
 
-    async def decode(self, wire: bytes, content_encoding: str, limits: FetchLimits) -> bytes | Failure:
-        """Decode a body by `content_encoding`: the header's value, several lines joined by commas."""
+    async def decode(
+        self, wire: bytes, content_encoding: str, limits: FetchLimits, *, may_be_empty: bool = True
+    ) -> bytes | Failure:
+        """Decode a body by `content_encoding`: the header's value, several lines joined by commas.
+
+        `may_be_empty`: its length was announced. Otherwise nothing at all is a body that ended early.
+        """
         encodings = _encodings(content_encoding, limits)
         if isinstance(encodings, Failure):
             return encodings
+        if encodings and not wire and not may_be_empty:
+            return Failure(FailureClass.TRUNCATED, f"the {encodings[0]} body ends early")
         if not encodings or not wire:
             return wire
         body = _at_once(wire, encodings, limits)
@@ -150,18 +158,18 @@ def _in_pieces(
     body = wire
     for left, name in zip(reversed(range(len(encodings))), encodings, strict=True):
         bounds = outer if left and outer is not None else limits
-        out = bytearray()
+        out = BytesIO()  # its value is not copied
         try:
             for part in _pieces(name, body, PIECE_BYTES):
-                out += part
-                if failure := _too_much(len(out), len(wire), bounds):
+                out.write(part)
+                if failure := _too_much(out.tell(), len(wire), bounds):
                     yield failure
                     return
                 yield None
         except _Fault as fault:
             yield fault.failure
             return
-        body = bytes(out)
+        body = out.getvalue()
     yield body
 
 

@@ -5,12 +5,15 @@ import ssl
 from collections.abc import Sequence
 from time import monotonic
 
+from shoal.fetch.http import own_limits
 from shoal.fetch.http.budget import BodyBudget
 from shoal.fetch.http.connection import Connection
 from shoal.fetch.http.exit_dial import AddressResolver, ExitDialer, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin
+from shoal.fetch.http.own_limits import OutOfSockets
 from shoal.fetch.http.race import DeadAddresses, order_addresses, race
 from shoal.model.exits.exit import ChosenExit
+from shoal.model.exits.faults import Fault
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.page import Timing
@@ -35,7 +38,7 @@ class Dialer:
     ) -> Connection | Failure:
         """Connect to the address of `origin` that accepts the connection first, or through an exit.
 
-        Note in `timing` how long each phase took.
+        Note in `timing` how long each phase took. Raises `OutOfSockets`.
         """
         if via is not None:
             return await self._open_through(via, origin, limits, timing)
@@ -76,11 +79,16 @@ class Dialer:
 
     async def _connect(self, origin: Origin, addresses: Sequence[str], within: float) -> Connection | Failure:
         loop = asyncio.get_running_loop()
+        exhausted: list[OutOfSockets] = []
 
         async def connect(address: str) -> Connection:
             connection = Connection(origin, address, budget=self._budget, loop=loop)
             # An address, not the name: nothing is resolved here.
-            await loop.create_connection(lambda: connection, address, origin.port)
+            try:
+                await own_limits.connect(lambda: connection, address, origin.port)
+            except OutOfSockets as error:
+                exhausted.append(error)
+                raise
             return connection
 
         if len(addresses) == 1:
@@ -91,6 +99,8 @@ class Dialer:
                 return _no_connection(error, within)
         ordered = order_addresses(addresses, origin.port, self._dead)
         made, lost = await race(ordered, connect, timeout=within)
+        if exhausted and not isinstance(made, Connection):
+            raise exhausted[0]
         for address in lost:
             self._dead.add((address, origin.port))
         if isinstance(made, Connection):
@@ -106,11 +116,16 @@ class Dialer:
             async with asyncio.timeout(limits.tls):
                 await connection.start_tls(self._context())
         except TimeoutError:
-            failure = Failure(FailureClass.TIMEOUT, f"TLS: no handshake within {limits.tls:g} s")
+            failure = Failure(
+                FailureClass.TIMEOUT, f"TLS: no handshake within {limits.tls:g} s", fault=Fault.TUNNEL
+            )
         except ssl.SSLError as error:
-            failure = Failure(FailureClass.TLS, f"TLS: {_reason(error)}")
+            shown = isinstance(error, ssl.SSLCertVerificationError)
+            fault = Fault.CERTIFICATE if shown else Fault.TUNNEL
+            failure = Failure(FailureClass.TLS, f"TLS: {_reason(error)}", fault=fault)
         except OSError as error:
-            failure = Failure(FailureClass.CONNECT, f"TLS: closed by the server: {error.strerror or error}")
+            why = f"TLS: closed by the server: {error.strerror or error}"
+            failure = Failure(FailureClass.CONNECT, why, fault=Fault.TUNNEL)
         except BaseException:
             connection.abort()
             raise

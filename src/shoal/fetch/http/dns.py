@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from shoal.fetch.http import own_limits
 from shoal.fetch.http.guard import is_ip_literal
 from shoal.model.failure import Failure, FailureClass
 
@@ -97,7 +98,7 @@ class DnsResolver:
             await channel.close()
 
     async def resolve(self, host: str) -> Answer:
-        """Return the addresses of `host` in the order to try them, or a failure."""
+        """Return the addresses of `host` in the order to try them, or a failure. Raises `OutOfSockets`."""
         if is_ip_literal(host):
             return (host,)
         if host == "localhost" or host.endswith(".localhost"):
@@ -115,12 +116,20 @@ class DnsResolver:
 
     def _ask(self, host: str) -> asyncio.Task[Answer]:
         task = self._asked[host] = self._loop.create_task(self._look_up(host))
-        task.add_done_callback(lambda _: self._asked.pop(host, None))
+        task.add_done_callback(lambda ended: self._forget(host, ended))
         return task
 
-    async def _look_up(self, host: str) -> Answer:
-        import aiodns
+    def _forget(self, host: str, ended: asyncio.Task[Answer]) -> None:
+        self._asked.pop(host, None)
+        if not ended.cancelled():
+            ended.exception()  # marks it as retrieved: every caller may have been cancelled
 
+    async def _look_up(self, host: str) -> Answer:
+        try:
+            import aiodns
+        except OSError as error:
+            own_limits.raise_if_ours(error)
+            raise
         result: Result = aiodns.error.DNSError(aiodns.error.ARES_EBADRESP, "")
         if host not in self._disturbing:
             # Randomised for each process: a site cannot choose names that share a channel with others.
@@ -129,7 +138,10 @@ class DnsResolver:
             if _timed_out(result):
                 result = await _query(self._shared_channel(number + 1), host)
         if _is_disturbed(result):
+            own_limits.check_own_limits()
             result = await self._look_up_alone(host)
+            if _is_disturbed(result):
+                own_limits.check_own_limits()
         answer, lifetime = _read(result)
         self._keep(host, answer, lifetime)
         return answer

@@ -25,15 +25,19 @@ from typing import Protocol, cast
 
 import msgspec
 
+from shoal.fetch.http import own_limits
 from shoal.fetch.http import proxy_protocols as protocols
 from shoal.fetch.http.dns import Answer
 from shoal.fetch.http.guard import Guard, check_name_for_exit
 from shoal.model.configuration.address_ranges import PRIVATE
 from shoal.model.exits.exit import ChosenExit, Exit
+from shoal.model.exits.faults import Fault
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 
 ALIVE_S = 30.0  # for which an exit that has answered about itself is not asked again
+
+NOT_ALLOWED = "its address is link-local or serves credentials: not allowed"
 
 _EXIT_GUARD = Guard(PRIVATE)
 
@@ -79,9 +83,9 @@ class ExitDialer:
         exit = via.exit
         addresses = await self._resolver.resolve(exit.host)
         if isinstance(addresses, Failure):
-            return protocols.proxy_error(f"its name cannot be resolved ({addresses.reason})")
+            return protocols.proxy_error(Fault.NAME, f"its name cannot be resolved ({addresses.reason})")
         if not _may_be_exit(addresses):
-            return protocols.proxy_error("its address is link-local or serves credentials: not allowed")
+            return protocols.proxy_error(Fault.ADDRESS, NOT_ALLOWED)
         inside = exit.inside if exit.inside is not None else _is_private(addresses)
         targets = await self._targets(host, inside=inside)
         if isinstance(targets, Failure):
@@ -97,6 +101,38 @@ class ExitDialer:
         assert opened is not None
         return opened
 
+    async def check(self, via: ChosenExit, limits: FetchLimits) -> Failure | None:
+        """Connect to an exit and no further; return why it cannot be used, None: it may work.
+
+        An exit that speaks HTTP is asked about itself. That many are silent about it is no fault.
+        """
+        exit = via.exit
+        addresses = await self._resolver.resolve(exit.host)
+        if isinstance(addresses, Failure):
+            return protocols.proxy_error(Fault.NAME, f"its name cannot be resolved ({addresses.reason})")
+        if not _may_be_exit(addresses):
+            return protocols.proxy_error(Fault.ADDRESS, NOT_ALLOWED)
+        reader = await _dial(addresses, exit.port, limits)
+        if isinstance(reader, Failure):
+            return reader
+        try:
+            async with asyncio.timeout(limits.connect):
+                await self._secure(reader, exit)
+                if exit.is_gateway:
+                    return None  # its user name depends on the request
+                if exit.scheme == "socks5":
+                    return await _greet(reader, via)
+                credentials = protocols.authorization(via.user, exit.password)
+                reader.transport.write(protocols.options_request(credentials))
+                return protocols.judge_options(await reader.read_head())
+        except ssl.SSLError as error:
+            return _no_tls(error)
+        except OSError as error:  # TimeoutError is one
+            why = f"it does not answer: {error.strerror or error or 'timed out'}"
+            return protocols.proxy_error(Fault.SILENT, why) if exit.scheme == "socks5" else None
+        finally:
+            reader.transport.abort()
+
     async def _open(
         self,
         via: ChosenExit,
@@ -109,13 +145,9 @@ class ExitDialer:
     ) -> Tunnel | Failure:
         """Connect to an exit, and let it connect to one address or name."""
         exit = via.exit
-        try:
-            async with asyncio.timeout(limits.connect):
-                reader = await _connect(addresses, exit.port)
-        except OSError as error:
-            timed_out = isinstance(error, TimeoutError) and error.errno is None
-            why = f"none within {limits.connect:g} s" if timed_out else error.strerror or error
-            return protocols.proxy_error(f"no connection to it: {why}")
+        reader = await _dial(addresses, exit.port, limits)
+        if isinstance(reader, Failure):
+            return reader
         failure: Failure | None
         try:
             async with asyncio.timeout(limits.connect):
@@ -124,9 +156,7 @@ class ExitDialer:
             why = f"no answer within {limits.connect:g} s"
             failure = await self._blame(reader, via, addresses, why, limits)
         except ssl.SSLError as error:
-            failure = protocols.proxy_error(
-                f"TLS to it: {(error.reason or 'failed').lower().replace('_', ' ')}"
-            )
+            failure = _no_tls(error)
         except OSError as error:
             why = f"it closed the connection: {error.strerror or error}"
             failure = await self._blame(reader, via, addresses, why, limits)
@@ -134,7 +164,7 @@ class ExitDialer:
             reader.transport.abort()
             raise
         if failure is None and reader.buffer:
-            failure = protocols.proxy_error("it sent data before the request")
+            failure = protocols.proxy_error(Fault.NO_PROXY, "it sent data before the request")
         if failure is not None:
             reader.transport.abort()
             return failure
@@ -180,11 +210,11 @@ class ExitDialer:
         """Return whose fault it is that an exit has not answered: its own, or that of the target."""
         reader.transport.abort()
         if not reader.has_target or reader.buffer:
-            return protocols.proxy_error(why)
+            return protocols.proxy_error(Fault.SILENT, why)
         # An exit that speaks SOCKS has answered before it receives the target.
         if via.exit.scheme != "socks5" and not await self._is_alive(via, addresses, limits):
-            return protocols.proxy_error(why)
-        return Failure(FailureClass.CONNECT, f"no connection: exit: {why}")
+            return protocols.proxy_error(Fault.SILENT, why)
+        return protocols.unreached(f"exit: {why}")
 
     async def _is_alive(self, via: ChosenExit, addresses: Sequence[str], limits: FetchLimits) -> bool:
         """Return whether an exit that speaks HTTP answers a request about itself."""
@@ -208,13 +238,23 @@ class ExitDialer:
         return True
 
 
+async def _dial(addresses: Sequence[str], port: int, limits: FetchLimits) -> "_Reader | Failure":
+    """Connect to an exit in time."""
+    try:
+        async with asyncio.timeout(limits.connect):
+            return await _connect(addresses, port)
+    except OSError as error:
+        timed_out = isinstance(error, TimeoutError) and error.errno is None
+        why = f"none within {limits.connect:g} s" if timed_out else error.strerror or error
+        return protocols.proxy_error(Fault.CONNECTION, f"no connection to it: {why}")
+
+
 async def _connect(addresses: Sequence[str], port: int) -> "_Reader":
     """Connect to the first address of an exit that accepts."""
-    loop = asyncio.get_running_loop()
     error = OSError("no address")
     for address in addresses:
         try:
-            _, reader = await loop.create_connection(_Reader, address, port)
+            _, reader = await own_limits.connect(_Reader, address, port)
         except OSError as refused:
             error = refused
         else:
@@ -222,7 +262,8 @@ async def _connect(addresses: Sequence[str], port: int) -> "_Reader":
     raise error
 
 
-async def _socks(reader: "_Reader", via: ChosenExit, target: str, port: int) -> Failure | None:
+async def _greet(reader: "_Reader", via: ChosenExit) -> Failure | None:
+    """Do what comes before the target in SOCKS; return why the exit refuses."""
     with_login = bool(via.user or via.exit.password)
     reader.transport.write(protocols.socks_greeting(with_login=with_login))
     wanted = protocols.judge_greeting(await reader.read(2), with_login=with_login)
@@ -230,8 +271,13 @@ async def _socks(reader: "_Reader", via: ChosenExit, target: str, port: int) -> 
         return wanted
     if wanted:
         reader.transport.write(protocols.socks_login(via.user, via.exit.password))
-        if failure := protocols.judge_login(await reader.read(2)):
-            return failure
+        return protocols.judge_login(await reader.read(2))
+    return None
+
+
+async def _socks(reader: "_Reader", via: ChosenExit, target: str, port: int) -> Failure | None:
+    if failure := await _greet(reader, via):
+        return failure
     reader.transport.write(protocols.socks_request(target, port))
     reader.has_target = True
     rest = protocols.judge_reply(await reader.read(5))
@@ -297,5 +343,6 @@ def _is_private(addresses: tuple[str, ...]) -> bool:
     return any(ip_address(address) in net for address in addresses for net in PRIVATE)
 
 
-def is_exit_fault(failure: Failure) -> bool:
-    return failure.failure_class is FailureClass.PROXY_ERROR
+def _no_tls(error: ssl.SSLError) -> Failure:
+    reason = (error.reason or "failed").lower().replace("_", " ")
+    return protocols.proxy_error(Fault.TLS, f"TLS to it: {reason}")

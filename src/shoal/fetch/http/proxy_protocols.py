@@ -1,8 +1,7 @@
 """The bytes of proxy handshakes, and what the answers mean: HTTP CONNECT, and SOCKS5 with a password. Pure.
 
 An answer is either the exit's fault (`proxy_error`) or says that the exit could not reach the target
-(`connect`). A failure of the login has the status 407: the exit is of no use until its password is corrected.
-Where an exit refuses this target by its rules, the failure has another status: that of the answer, or 403.
+(`connect`). Each names its row in the table of `model/exits/faults.py`, which says who is charged.
 """
 
 import re
@@ -10,6 +9,7 @@ from base64 import b64encode
 from ipaddress import IPv4Address, ip_address
 
 from shoal.fetch.http.message import EncodedRequest
+from shoal.model.exits.faults import Fault
 from shoal.model.failure import Failure, FailureClass
 
 MAX_ANSWER_BYTES = 16 * 1024
@@ -18,6 +18,7 @@ TARGET_REFUSED = 403
 
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?:[ \r]|$)")
 _LOGIN_STATUSES = (401, 407)
+_ACCOUNT_STATUSES = (402, 429)
 _TARGET_STATUSES = (404, 500, 502, 503, 504)
 _SOCKS_REASONS = {
     1: "general failure",
@@ -32,8 +33,16 @@ _SOCKS_REASONS = {
 _SOCKS_TARGET = (1, 3, 4, 5, 6)
 
 
-def proxy_error(reason: str, status: int = 0) -> Failure:
-    return Failure(FailureClass.PROXY_ERROR, f"exit: {reason}", status)
+def proxy_error(fault: Fault, reason: str, status: int = 0) -> Failure:
+    return Failure(FailureClass.PROXY_ERROR, f"exit: {reason}", status, fault=fault)
+
+
+def unreached(reason: str, status: int = 0) -> Failure:
+    return Failure(FailureClass.CONNECT, f"no connection: {reason}", status, fault=Fault.UNREACHED)
+
+
+def login_refused(reason: str) -> Failure:
+    return proxy_error(Fault.LOGIN, reason, LOGIN_REFUSED)
 
 
 def authorization(user: str, password: str) -> str:
@@ -55,19 +64,30 @@ def options_request(credentials: str) -> bytes:
     return f"OPTIONS * HTTP/1.1\r\nHost: proxy\r\nMax-Forwards: 0\r\n{login}\r\n".encode("latin-1")
 
 
+def judge_options(head: bytes) -> Failure | None:
+    """Return what an answer to a request about the exit itself means; None: it is one of a proxy."""
+    found = _STATUS.match(head)
+    if found is None:
+        return proxy_error(Fault.NO_PROXY, "its answer is not HTTP")
+    if int(found[1]) in _LOGIN_STATUSES:
+        return login_refused(f"user name or password refused, status {int(found[1])}")
+    return None
+
+
 def judge_connect(head: bytes) -> Failure | None:
     """Return what the answer to CONNECT means; None: the tunnel is open."""
     found = _STATUS.match(head)
     if found is None:
-        return proxy_error("its answer to CONNECT is not HTTP")
+        return proxy_error(Fault.NO_PROXY, "its answer to CONNECT is not HTTP")
     status = int(found[1])
     if 200 <= status < 300:
         return None
     if status in _LOGIN_STATUSES:
-        return proxy_error(f"user name or password refused, status {status}", LOGIN_REFUSED)
+        return login_refused(f"user name or password refused, status {status}")
     if status in _TARGET_STATUSES:
-        return Failure(FailureClass.CONNECT, f"no connection: the exit answers {status}", status)
-    return proxy_error(f"CONNECT refused, status {status}", status)
+        return unreached(f"the exit answers {status}", status)
+    fault = Fault.ACCOUNT if status in _ACCOUNT_STATUSES else Fault.RULES
+    return proxy_error(fault, f"CONNECT refused, status {status}", status)
 
 
 def absolute_form(message: EncodedRequest, origin: str, credentials: str) -> bytes:
@@ -85,12 +105,12 @@ def socks_greeting(*, with_login: bool) -> bytes:
 def judge_greeting(answer: bytes, *, with_login: bool) -> Failure | bool:
     """Return whether a login has to follow, or why the exit cannot be used."""
     if answer[0] != 5:
-        return proxy_error("its answer is not SOCKS5")
+        return proxy_error(Fault.NO_PROXY, "its answer is not SOCKS5")
     if answer[1] == 0:
         return False
     if answer[1] == 2 and with_login:
         return True
-    return proxy_error("it accepts no login that we have", LOGIN_REFUSED)
+    return login_refused("it accepts no login that we have")
 
 
 def socks_login(user: str, password: str) -> bytes:
@@ -99,7 +119,7 @@ def socks_login(user: str, password: str) -> bytes:
 
 
 def judge_login(answer: bytes) -> Failure | None:
-    return None if answer[1] == 0 else proxy_error("user name or password refused", LOGIN_REFUSED)
+    return None if answer[1] == 0 else login_refused("user name or password refused")
 
 
 def socks_request(host: str, port: int) -> bytes:
@@ -118,11 +138,13 @@ def judge_reply(head: bytes) -> Failure | int:
     """Return how many bytes of a SOCKS reply follow its first five, or why there is no connection."""
     version, code, _, kind, length = head
     if version != 5:
-        return proxy_error("its reply is not SOCKS5")
+        return proxy_error(Fault.NO_PROXY, "its reply is not SOCKS5")
     reason = _SOCKS_REASONS.get(code, f"reply {code}")
     if code in _SOCKS_TARGET:
-        return Failure(FailureClass.CONNECT, f"no connection: the exit says {reason}")
+        return unreached(f"the exit says {reason}")
     if code:
-        return proxy_error(reason, TARGET_REFUSED)
+        return proxy_error(Fault.RULES, reason, TARGET_REFUSED)
     sizes = {1: 4 + 2 - 1, 3: length + 2, 4: 16 + 2 - 1}
-    return sizes[kind] if kind in sizes else proxy_error("its reply has an unknown address type")
+    return (
+        sizes[kind] if kind in sizes else proxy_error(Fault.NO_PROXY, "its reply has an unknown address type")
+    )

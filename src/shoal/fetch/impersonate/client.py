@@ -16,15 +16,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
+
+from msgspec import structs
 
 from shoal.fetch.egress.egress import Egress
 from shoal.fetch.egress.paced_request import PacedRequest
 from shoal.fetch.egress.passes import EgressPass, PassLimits
 from shoal.fetch.http.body_memory import UNCOUNTED_BYTES, BodyMemory
 from shoal.fetch.http.decode import Decoder, is_known
+from shoal.fetch.http.exit_connections import ExitConnections
 from shoal.fetch.http.exit_dial import AddressResolver, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import Headers, compose
@@ -32,6 +36,7 @@ from shoal.fetch.http.send_turn import SendTurn
 from shoal.fetch.impersonate.profiles import DEFAULT_PROFILE, PROFILES, headers_for
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.exits.exit import ChosenExit
+from shoal.model.exits.faults import Fault
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.limits import FetchLimits
 from shoal.model.page import NotSent, Response, Timing
@@ -43,6 +48,7 @@ NO_LIMIT = PassLimits(down_bytes=1 << 62, up_bytes=1 << 62, connections=1 << 20)
 PROBE_S = 10.0
 IDLE_CONNECTIONS = 256  # as our own client
 KEEP_IDLE = timedelta(seconds=15)
+_PassKey = tuple[str, str, int]  # origin, exit with its session, and a number where connections are not kept
 NO_BODY = frozenset({204, 205, 304})
 
 
@@ -58,7 +64,11 @@ class ImpersonatingClient:
         profile: str = DEFAULT_PROFILE,
         memory: BodyMemory | None = None,
         ca_file: str | None = None,
+        connections: ExitConnections | None = None,
     ) -> None:
+        """`connections` through exits are counted over all clients that share it."""
+        self.connections = connections or ExitConnections()
+        self.connections.add(self)
         self._egress = egress
         self._profile = PROFILES[profile]
         self._resolver = resolver
@@ -70,13 +80,15 @@ class ImpersonatingClient:
         self._client: Any = None
         self._usual: Headers = ()  # that the profile brings
         self._opening = asyncio.Lock()
-        self._passes: OrderedDict[tuple[str, str], EgressPass] = OrderedDict()
+        self._passes: OrderedDict[_PassKey, EgressPass] = OrderedDict()
+        self._serial = count(1)
         self._in_use: Counter[EgressPass] = Counter()  # requests in progress
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # of origins in use
         self._wanted: Counter[str] = Counter()  # requests that hold or wait for one of these
 
     def close(self) -> None:
         """Close every connection."""
+        self.connections.remove(self)
         if self._client is not None:
             self._client.close()
 
@@ -144,8 +156,10 @@ class ImpersonatingClient:
     async def _exchange(
         self, asked: "_Asked", turn: SendTurn | None, via: ChosenExit | None
     ) -> Response | Failure | NotSent:
-        issued = self._pass_for(asked.origin, via)
+        key, issued = self._pass_for(asked.origin, via)
         self._in_use[issued] += 1
+        if via is not None and not issued.open:
+            self.connections.make_room(via)
         if turn is not None:
             issued.paced = PacedRequest(turn, asked.origin.key)
         try:
@@ -156,7 +170,7 @@ class ImpersonatingClient:
             if not self._in_use[issued]:
                 del self._in_use[issued]
                 if via is not None and not via.keep:
-                    self._close_pass((asked.origin.key, via.key))
+                    self._close_pass(key)
 
     async def _exchange_with(
         self, issued: EgressPass, asked: "_Asked", turn: SendTurn | None, via: ChosenExit | None
@@ -166,6 +180,7 @@ class ImpersonatingClient:
         timing = Timing() if turn is None else turn.timing
         paced = issued.paced if turn is not None else None
         began = monotonic()
+        answer: Any = None
         try:
             async with asyncio.timeout(limits.total):
                 answer = await self._send(issued, asked)
@@ -175,13 +190,15 @@ class ImpersonatingClient:
                 timing.first_byte = monotonic() - began
                 found = await self._read(answer, asked.method, limits)
         except TimeoutError:
-            return Failure(FailureClass.TIMEOUT, "no response, or not all of it, in time")
+            failure = Failure(FailureClass.TIMEOUT, "no response, or not all of it, in time")
+            return _through_tunnel(failure, asked, via, paced, answered=answer is not None)
         except Exception as error:
             if paced is not None:
                 paced.check()
                 if paced.not_sent:
                     return NotSent(paced.not_sent)
-            return self._failure(error, issued)
+            failure = self._failure(error, issued)
+            return _through_tunnel(failure, asked, via, paced, answered=answer is not None)
         if isinstance(found, Failure):
             return found
         if issued.over is not None:  # plain http: the egress's own answer
@@ -331,32 +348,33 @@ class ImpersonatingClient:
         lines = [line.partition(": ") for line in heads[0].decode("latin-1").split("\r\n")[1:] if line]
         return tuple((name, value) for name, _, value in lines if name.lower() != "host")
 
-    def _pass_for(self, origin: Origin, via: ChosenExit | None) -> EgressPass:
-        key = (origin.key, "" if via is None else via.key)
+    def _pass_for(self, origin: Origin, via: ChosenExit | None) -> tuple["_PassKey", EgressPass]:
+        # A pass is what the client keeps connections for: one that is not kept is for one request.
+        serial = 0 if via is None or via.keep else next(self._serial)
+        key = (origin.key, "" if via is None else via.key, serial)
         if (known := self._passes.get(key)) is not None:
             self._passes.move_to_end(key)
-            return known
-        if via is not None and via.exit.connections:
-            self._make_room(via)
+            return key, known
         issued = self._passes[key] = self._egress.issue(via, NO_LIMIT)
         if len(self._passes) > MAX_PASSES:
             self._egress.close(self._passes.popitem(last=False)[1])
-        return issued
+        return key, issued
 
-    def _make_room(self, via: ChosenExit) -> None:
-        """Close idle connections through an exit, so that one more does not exceed its limit."""
-        own = [
-            (key, issued)
-            for key, issued in self._passes.items()
-            if issued.via is not None and issued.via.name == via.name
-        ]
-        too_many = sum(len(issued.open) for _, issued in own) + 1 - via.exit.connections
-        for key, issued in own:
-            if too_many > 0 and issued not in self._in_use:
-                too_many -= len(issued.open)
+    def count_through(self, exit: str) -> int:
+        return sum(
+            max(len(issued.open), self._in_use[issued])
+            for issued in self._passes.values()
+            if issued.via is not None and issued.via.name == exit
+        )
+
+    def close_idle_through(self, exit: str) -> bool:
+        for key, issued in self._passes.items():
+            if issued.open and issued not in self._in_use and issued.via and issued.via.name == exit:
                 self._close_pass(key)
+                return True
+        return False
 
-    def _close_pass(self, key: tuple[str, str]) -> None:
+    def _close_pass(self, key: "_PassKey") -> None:
         if (issued := self._passes.pop(key, None)) is not None:
             self._egress.close(issued)
 
@@ -404,6 +422,19 @@ class _Asked:
     body: bytes
     limits: FetchLimits
     address: str  # of its host; empty: not known yet, or behind an exit
+
+
+def _through_tunnel(
+    failure: Failure, asked: _Asked, via: ChosenExit | None, paced: PacedRequest | None, *, answered: bool
+) -> Failure:
+    """Return a failure with its place: through an exit, and before the target has answered?"""
+    if via is None or failure.fault or answered or failure.failure_class is FailureClass.REFUSED:
+        return failure
+    if failure.failure_class is FailureClass.TLS and "certificate" in failure.reason.lower():
+        return structs.replace(failure, fault=Fault.CERTIFICATE)
+    # The egress notes when the request passes, which is after the handshake.
+    shook_hands = asked.origin.secure and paced is not None and bool(paced.sent_at)
+    return failure if shook_hands else structs.replace(failure, fault=Fault.TUNNEL)
 
 
 def _header(answer: Any, name: str) -> str:

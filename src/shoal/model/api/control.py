@@ -40,7 +40,7 @@ class DeadLetterChoice(
     older_s: Age | None = None
     newer_s: Age | None = None
     match: Annotated[str, Meta(max_length=200)] = ""
-    trace: Annotated[str, Meta(pattern="^([0-9a-f]{16})?$")] = ""  # of one letter
+    trace: Annotated[str, Meta(pattern=r"^([0-9a-f]{16})?(?!\n)$")] = ""  # of one letter
     limit: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
     all: bool = False
 

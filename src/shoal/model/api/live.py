@@ -350,7 +350,7 @@ class GraphQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ItemQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     crawl: Annotated[str, Meta(min_length=1, max_length=300)]
     search: Text = ""
-    cursor: Annotated[str, Meta(pattern="^[0-9]{0,18}$")] = ""
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{0,18}(?!\n)$")] = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 

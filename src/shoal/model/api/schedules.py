@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from shoal.model.api.submission import CrawlSubmission
 
-ScheduleName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+ScheduleName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(?!\n)$", max_length=100)]
 
 
 class ScheduleRunInfo(msgspec.Struct, frozen=True, kw_only=True):

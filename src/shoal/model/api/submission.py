@@ -8,15 +8,20 @@ from msgspec import Meta
 MAX_URLS = 10_000
 
 Url = Annotated[str, Meta(max_length=8192)]
-NewCrawlName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$", max_length=100)]
-FieldName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+# (?!\n)$: Python takes $ alone to match before a line break, too.
+NewCrawlName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]*(?!\n)$", max_length=100)]
+FieldName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$", max_length=100)]
 # One part of a path that means the same on every system; what follows the last dot chooses the format.
 OutputName = Annotated[
     str,
-    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.((jsonl|csv)(\.(gz|zst))?|sqlite|parquet)$", max_length=100),
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.((jsonl|csv)(\.(gz|zst))?|sqlite|parquet)(?!\n)$",
+        max_length=100,
+    ),
 ]
 SpiderName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*\.(py|toml)(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200)
+    str,
+    Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*\.(py|toml)(:[A-Za-z_][A-Za-z0-9_]*)?(?!\n)$", max_length=200),
 ]
 
 

@@ -9,7 +9,7 @@ from shoal.model.api.crawls import CrawlName
 from shoal.model.api.submission import Url
 
 WebhookEvent = Literal["crawl.finished", "alert.raised", "alert.cleared", "items"]
-WebhookName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
+WebhookName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(?!\n)$", max_length=64)]
 
 
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from shoal.model.configuration import ENVIRONMENT
 from shoal.model.configuration.address_ranges import address_range
 from shoal.model.configuration.block_rules import block_rule
+from shoal.model.configuration.expression import compile_expression
 from shoal.model.configuration.output_patterns import output_pattern
 from shoal.model.configuration.setting_ranges import RANGES
 from shoal.model.errors import Misconfigured, Rejected
@@ -110,7 +111,7 @@ _FORMS = {
     "crawl.exit_kind": (r"(?:[A-Za-z][A-Za-z0-9_.]{0,31})?", "a name, such as residential or isp"),
     "crawl.over_budget": (r"[A-Za-z][A-Za-z0-9_.]{0,31}", "stop, or a kind of exits"),
     "crawl.country": (r"(?:[a-z]{2})?", "a code of two small letters, such as us"),
-    "proxies.rotation": ("request|timed|worker", "request, timed or worker"),
+    "proxies.rotation": ("turn|request|timed|worker", "turn, request, timed or worker"),
     "browser.sandbox": ("on|off", "on or off"),
     "browser.network": ("own|shared", "own or shared"),
     "proxies.when_refused": ("[A-Za-z][A-Za-z0-9_.]{0,31}", "rotate, off, or a kind of exits such as isp"),
@@ -251,9 +252,9 @@ def _text(given: SettingValue) -> str:
     assert isinstance(text, str)
     if given.key == "crawl.follow":
         try:
-            re.compile(text)
-        except re.error as error:
-            raise Misconfigured(f"{given.origin}: not a regular expression: {error}: {text!r}") from None
+            compile_expression(text)
+        except ValueError as error:
+            raise Misconfigured(f"{given.origin}: {error}: {text!r}") from None
     if given.key == "crawl.user_agent":
         _require(text.isprintable() and text.isascii(), given, "one line of plain ASCII")
     if given.key == "crawl.level":

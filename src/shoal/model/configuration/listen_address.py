@@ -1,6 +1,7 @@
 """Addresses that a server listens on."""
 
 import ipaddress
+from urllib.parse import urlsplit
 
 from shoal.model.errors import Misconfigured
 
@@ -11,6 +12,30 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def host_of(authority: str) -> str:
+    """Return the name in HOST[:PORT], lower-case and without brackets; empty: not a host."""
+    try:
+        parts = urlsplit(f"//{authority}")
+        port = parts.port
+    except ValueError:
+        return ""
+    if parts.netloc != authority or parts.username is not None or (port is not None and port <= 0):
+        return ""
+    return (parts.hostname or "").rstrip(".")
+
+
+def is_local_name(name: str) -> bool:
+    """Return whether a page of the internet cannot have this name, and lead it to a server of ours.
+
+    Addresses, names of one label and names below these ones are given by the local network.
+    """
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return bool(name) and ("." not in name or name.endswith((".local", ".internal", ".localhost")))
+    return True
 
 
 def address_of(address: str, *, flag: str = "--metrics") -> tuple[str, int]:

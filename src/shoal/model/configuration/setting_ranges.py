@@ -116,6 +116,7 @@ _PROXIES = {
     "sticky": Range(1, _DAY_S),
     "connections": Range(1, 1_000),
     "cool_off": Range(0.1, _DAY_S),
+    "patience": Range(1, 30 * _DAY_S),
 }
 _BROWSER = {
     "pages": Range(1, 1_000),

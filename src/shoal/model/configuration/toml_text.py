@@ -15,7 +15,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     if _LONG_KEY.search(text):
         raise Rejected("not valid TOML: a key has more than 64 parts")
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix("\ufeff"))  # some editors begin a file with it
     except tomllib.TOMLDecodeError as error:
         raise Rejected(f"not valid TOML: {error}") from None
     except RecursionError:

@@ -1,6 +1,7 @@
 """Which exit the next request of a host leaves through. Pure functions over counters.
 
-    request   another exit every time: those that are not in use, in turn
+    turn      the next exit of the list for each request of a host; connections are kept
+    request   the same, and another connection for every request
     timed     the same exit for a host and a worker for `sticky` seconds; hosts change at different times
     worker    the same exit for a host and a worker until it is blocked
 
@@ -21,6 +22,7 @@ from shoal.model.exits.exit import SESSION_CHARS, Exit
 
 
 class Rotation(StrEnum):
+    TURN = "turn"
     REQUEST = "request"
     TIMED = "timed"
     WORKER = "worker"
@@ -46,7 +48,19 @@ def should_rotate(session: ExitSession, *, rotation: Rotation, sticky: float, no
     """Return whether a host should leave its exit: it was blocked there, it fails, or its time is over."""
     if rotation is Rotation.REQUEST or session.blocks > 0 or session.run >= MAX_SESSION_FAILURES:
         return True
-    return rotation is Rotation.TIMED and now - session.started_at >= sticky
+    return rotation in (Rotation.TIMED, Rotation.TURN) and now - session.started_at >= sticky
+
+
+def describe(rotation: Rotation, sticky: float) -> str:
+    """Return in words how a list of exits is used."""
+    match rotation:
+        case Rotation.TURN:
+            return "the next one for each request"
+        case Rotation.REQUEST:
+            return "the next one for each request, each over a new connection"
+        case Rotation.TIMED:
+            return f"the same one for a host for {sticky:g} s"
+    return "the same one for a host and a worker"
 
 
 def period(host: str, now: float, sticky: float) -> int:

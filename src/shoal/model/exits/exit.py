@@ -42,6 +42,9 @@ _OPTIONS = (
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,31}")
 _COUNTRY = re.compile(r"[a-z]{2}")
 _COLONS = re.compile(r"[^\s/:]+:\d+(?::.*)?(?:\s.*)?")
+_SEPARATOR = re.compile(r"\s*[,;]\s*")
+_BETWEEN_URLS = re.compile(r"\s*[,;]\s*(?=[A-Za-z][A-Za-z0-9]*://)")
+_PLAIN = re.compile(r"[^\s/:@,;]+:\d+(?::[^\s:,;]+:[^\s,;]+)?(?:\s+[a-z_]+=\S*)*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:~-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9_.:-]{1,253}")
 _FIELD = re.compile(r"(?:-(?P<word>[A-Za-z]+)-)?\{(?P<field>[a-z]*)\}")
@@ -185,8 +188,19 @@ def parse_exit(line: str) -> Exit:
 
 
 def is_line(entry: str) -> bool:
-    """Return whether an entry describes an exit; if not, it names a file."""
-    return "://" in entry or _COLONS.fullmatch(entry) is not None
+    """Return whether an entry describes exits; if not, it names a file."""
+    return "://" in entry or _COLONS.fullmatch(entry) is not None or len(split_lines(entry)) > 1
+
+
+def split_lines(entry: str) -> list[str]:
+    """Return the lines of an entry that has several, with commas or semicolons between them.
+
+    Only what is followed by the beginning of an address ends a line: options have commas, passwords may.
+    """
+    if len(parts := _BETWEEN_URLS.split(entry.strip())) > 1:
+        return parts
+    parts = _SEPARATOR.split(entry.strip())
+    return parts if all(map(_PLAIN.fullmatch, parts)) else [entry]
 
 
 def has_password(entry: str) -> bool:

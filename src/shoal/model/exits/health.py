@@ -79,11 +79,16 @@ class ExitDelta(msgspec.Struct):
 
 
 def success_rate(record: ExitRecord, now: float) -> tuple[float, int]:
-    """Return the share of successes in the window, and how many requests that is; 1.0 without any."""
+    """Return the share of successes in the window, and how many requests that is.
+
+    Without any, the share is that of all requests; 1.0 without those.
+    """
     oldest = int((now - WINDOW_S) // BUCKET_S)
     recent = [(good, bad) for bucket, good, bad in record.window if bucket > oldest]
     requests = sum(good + bad for good, bad in recent)
-    return (sum(good for good, _ in recent) / requests if requests else 1.0), requests
+    if requests:
+        return sum(good for good, _ in recent) / requests, requests
+    return (record.successes / record.total if record.total else 1.0), 0
 
 
 def is_unhealthy(record: ExitRecord, now: float) -> bool:
@@ -152,7 +157,7 @@ def merge(record: ExitRecord, delta: ExitDelta, now: float, *, cool_off: float) 
 
 def _rested(record: ExitRecord, now: float, seconds: float, cause: str) -> ExitRecord:
     return msgspec.structs.replace(
-        record, rest_until=now + seconds, rests=record.rests + 1, cause=cause, window=(), probe_until=0.0
+        record, rest_until=now + seconds, rests=record.rests + 1, cause=cause, probe_until=0.0
     )
 
 

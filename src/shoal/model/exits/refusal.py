@@ -16,6 +16,7 @@ from shoal.model.adaptive_delay import Signal, Spike
 from shoal.model.exits.choice import Rotation
 
 HOLD_S = 1_800.0
+_STICKY = (Rotation.TIMED, Rotation.WORKER)
 ROTATE, OFF = "rotate", "off"
 
 
@@ -40,7 +41,7 @@ def change_exits(
     if spike is None or spike.signal is not Signal.FORBIDDEN:
         return current
     if rule == ROTATE:
-        kind, chosen = "", Rotation.WORKER if rotation is Rotation.REQUEST else Rotation.REQUEST
+        kind, chosen = "", Rotation.REQUEST if rotation in _STICKY else Rotation.WORKER
     else:
         kind, chosen = rule, Rotation.WORKER
     since, until = now if current is None else current.since, now + HOLD_S

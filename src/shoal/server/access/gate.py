@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from shoal.model.api.problem import ApiError
 from shoal.model.api.roles import Role
+from shoal.model.configuration.listen_address import host_of
 from shoal.server.access.rate_limit import Rate, RateLimiter
 from shoal.server.access.tokens import Holder, TokenBook, digest_of
 
@@ -50,18 +51,6 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         text = value.decode("latin-1")
         found[name] = f"{found[name]}; {text}" if name == "cookie" and name in found else text
     return found
-
-
-def host_of(authority: str) -> str:
-    """Return the name in HOST[:PORT], lower-case and without brackets; empty: not a host."""
-    try:
-        parts = urlsplit(f"//{authority}")
-        port = parts.port
-    except ValueError:
-        return ""
-    if parts.netloc != authority or parts.username is not None or (port is not None and port <= 0):
-        return ""
-    return (parts.hostname or "").rstrip(".")
 
 
 def accepts_host(name: str, allowed: Collection[str], *, any_address: bool) -> bool:

@@ -1,6 +1,7 @@
 """What a request meets at the exits of a process: the clients here are functions."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
@@ -14,6 +15,7 @@ from shoal.fetch.exits.shared_health import SharedHealth, exit_key, host_key_of,
 from shoal.model.adaptive_delay import Signal
 from shoal.model.errors import Unavailable
 from shoal.model.exits.exit import ChosenExit, ExitWish, parse_exit
+from shoal.model.exits.health import ExitRecord, rested_by_hand
 from shoal.model.exits.refusal import HOLD_S
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import OTHER_EXIT_S
@@ -23,6 +25,8 @@ from shoal.model.settings import ProxySettings
 ANY = ExitWish()
 BAD = Failure(FailureClass.PROXY_ERROR, "exit: gone")
 LOGIN = Failure(FailureClass.PROXY_ERROR, "exit: password refused", 407)
+NOT_TLS = Failure(FailureClass.TLS, "TLS: wrong version number", fault="tunnel")
+SILENT_TUNNEL = Failure(FailureClass.TIMEOUT, "no first byte", fault="tunnel")
 UNREACHED = Failure(FailureClass.CONNECT, "no connection: the exit answers 502", 502)
 
 
@@ -78,6 +82,7 @@ class Bench:
         self.answers: dict[str, Answer] = {}
         self.used: list[str] = []
         self.users: list[str] = []
+        self.kept: list[bool] = []
         proxies = ProxySettings(**settings)
         exits = [parse_exit(line) for line in lines]
         health = SharedHealth(exits, records, cool_off=proxies.cool_off, clock=lambda: self.now)
@@ -86,6 +91,7 @@ class Bench:
     async def call(self, via: ChosenExit) -> Answer:
         self.used.append(via.name)
         self.users.append(via.user)
+        self.kept.append(via.keep)
         return self.answers.get(via.name) or page(via)
 
     async def get(
@@ -95,9 +101,10 @@ class Bench:
         *,
         blocked: bool = False,
         signal: Signal | None = None,
+        url: str = "",
     ) -> Answer:
         wish = self.pool.wish_for(host, wish)
-        answer, via = await self.pool.send(self.call, host=host, wish=wish)
+        answer, via = await self.pool.send(self.call, host=host, wish=wish, url=url)
         if via is not None and isinstance(answer, Response):
             usual = Signal.RATE_LIMITED if blocked else Signal.NORMAL
             self.pool.report(via, host, wish, usual if signal is None else signal)
@@ -239,24 +246,159 @@ async def test_a_proxys_own_502_in_place_of_a_page_is_asked_for_again_elsewhere(
         assert isinstance(found, Response)
         assert found.status == 200
     alone = Bench(*lines(1), rotation="request")
+    await alone.get()
     alone.answers = bench.answers
-    assert await alone.get() == bench.answers["e1"]
+    assert isinstance(await alone.get(), NotSent), "it served this host a moment ago"
+    assert await alone.get("b.example") == bench.answers["e1"], "a host that never answered"
 
 
-async def test_a_target_that_no_exit_reaches_is_at_fault() -> None:
+@pytest.mark.parametrize("answer", [UNREACHED, NOT_TLS, SILENT_TUNNEL])
+async def test_a_target_is_at_fault_when_its_exits_work_for_another_one_in_the_meantime(
+    answer: Failure,
+) -> None:
     bench = Bench(*lines(3), rotation="request")
-    bench.answers = dict.fromkeys(("e1", "e2", "e3"), UNREACHED)
-    for _ in range(20):
-        assert await bench.get() == UNREACHED
-    assert len(bench.used) == 40, "two exits were asked each time"
+    await bench.get("down.example")
+    await bench.get("up.example")
+    dead: dict[str, Answer] = dict.fromkeys(("e1", "e2", "e3"), answer)
+    for attempt in range(5):
+        bench.answers, bench.used = dead, []
+        found = await bench.get("down.example")
+        assert found == (NotSent(OTHER_EXIT_S) if attempt == 0 else answer)
+        assert len(bench.used) == (2 if answer is UNREACHED else 1), (
+            "a second exit was asked, if that is safe"
+        )
+        bench.answers = {}
+        for _ in range(3):
+            assert isinstance(await bench.get("up.example"), Response)
+        bench.now += 5.0
+
+
+async def test_a_dead_link_is_given_up_soon_although_nothing_else_is_asked_for() -> None:
+    bench = Bench(*lines(2), rotation="request")
+    await bench.get("up.example")
+    bench.answers = dict.fromkeys(("e1", "e2"), UNREACHED)
+    for _ in range(4):
+        bench.now += 4.0
+        assert await bench.get("never-seen.example") == UNREACHED
+
+
+async def test_hosts_that_were_at_fault_are_so_when_a_crawl_has_nothing_else_left() -> None:
+    bench = Bench(*lines(1))
+    hosts = [f"dead{number}.example" for number in range(8)]
+    for host in hosts:
+        bench.answers = {}
+        await bench.get("up.example")
+        bench.answers = {"e1": UNREACHED}
+        assert await bench.get(host) == UNREACHED
+    bench.now += 2.0
+    for host in hosts:
+        found = await bench.get(host)
+        assert found == UNREACHED or bench.pool.health.get(exit_key("e1")).rest_until  # type: ignore[union-attr]
+    bench.now += 31.0
+    for host in hosts[:4]:
+        assert await bench.get(host) == UNREACHED, "a probe, and it is charged"
 
 
 async def test_an_exit_that_reaches_none_of_five_hosts_is_at_fault() -> None:
     bench = Bench(*lines(1), rotation="request")
+    await bench.get("up.example")
     bench.answers = {"e1": UNREACHED}
-    for number in range(5):
+    for number in range(4):
         assert await bench.get(f"h{number}.example") == UNREACHED
-    assert isinstance(await bench.get(), NotSent)
+    assert isinstance(await bench.get("h5.example"), NotSent)
+    bench.now += 11.0
+    for number in range(5, 10):
+        assert isinstance(await bench.get(f"h{number}.example"), NotSent)
+    bench.used.clear()
+    assert isinstance(await bench.get("up.example"), NotSent)
+    assert not bench.used, "it rests"
+
+
+@pytest.mark.parametrize(
+    "answer", [BAD, LOGIN, UNREACHED, NOT_TLS, SILENT_TUNNEL], ids=["gone", "login", "502", "tls", "silent"]
+)
+@pytest.mark.parametrize("exits", [1, 4])
+@pytest.mark.parametrize("down_s", [600.0, 3_300.0])
+async def test_no_url_is_given_up_however_long_all_exits_are_away(
+    answer: Failure, exits: int, down_s: float
+) -> None:
+    bench = Bench(*lines(exits), cool_off=30.0, patience=3_600.0)
+    for host in ("a.example", "b.example"):
+        await bench.get(host)
+    urls = {f"http://{host}/{n}": host for host in ("a.example", "b.example") for n in range(10)}
+    went = bench.now
+    due = dict.fromkeys(urls, bench.now)
+    attempts: Counter[str] = Counter()
+    while due:
+        url = min(due, key=lambda one: due[one])
+        bench.now = max(bench.now, due[url])
+        away = bench.now - went < down_s
+        bench.answers = {f"e{n}": answer for n in range(1, exits + 1)} if away else {}
+        found = await bench.get(urls[url], url=url)
+        assert not bench.pool.given_up()
+        if isinstance(found, Response):
+            del due[url]
+        elif isinstance(found, NotSent):
+            due[url] = bench.now + max(found.delay, 0.05)
+        else:
+            attempts[url] += 1
+            due[url] = bench.now + 2.0
+    assert not attempts, "no URL was charged"
+    assert bench.now - went < down_s + (3_700.0 if answer is LOGIN else 200.0)
+
+
+async def test_requests_wait_for_an_exit_that_has_worked_and_a_minute_for_one_that_never_has() -> None:
+    never = Bench(*lines(2), patience=3_600.0)
+    worked = Bench(*lines(2), patience=3_600.0)
+    await worked.get()
+    ended = {}
+    for bench in (never, worked):
+        went, bench.answers = bench.now, dict.fromkeys(("e1", "e2"), BAD)
+        while not (why := bench.pool.given_up()):
+            await bench.get()
+            bench.now += 1.0
+        ended[bench] = bench.now - went
+        assert "e" in why
+        assert "gone" in why
+    assert 60 <= ended[never] < 120
+    assert 3_600 <= ended[worked] < 3_700
+
+
+async def test_exits_that_an_operator_lets_rest_end_no_crawl() -> None:
+    bench = Bench(*lines(1))
+    bench.answers = {"e1": BAD}
+    await bench.get()
+    key = exit_key("e1")
+    bench.pool.health._set(key, rested_by_hand(ExitRecord(), bench.now, 1e6))
+    bench.now += 1e5
+    assert not bench.pool.given_up()
+
+
+async def test_the_list_is_used_in_turn_by_every_host_and_connections_are_kept() -> None:
+    bench = Bench(*lines(4))
+    for _ in range(8):
+        await bench.get("a.example")
+        await bench.get("b.example")
+    for of_host in (bench.used[::2], bench.used[1::2]):
+        assert Counter(of_host) == dict.fromkeys(("e1", "e2", "e3", "e4"), 2)
+    assert all(bench.kept)
+    assert bench.pool.how_used == "4 exits: the next one for each request"
+
+
+async def test_with_rotation_request_no_connection_is_kept_whatever_the_exit() -> None:
+    bench = Bench(*lines(1), "http://a-session-{session}:x@10.0.0.9:1 name=gate", rotation="request")
+    for _ in range(4):
+        await bench.get()
+    assert set(bench.used) == {"e1", "gate"}
+    assert not any(bench.kept)
+
+
+async def test_a_gateway_in_turn_has_a_session_that_lasts_until_it_is_blocked() -> None:
+    bench = Bench("http://a-session-{session}:x@10.0.0.9:1 name=gate")
+    for blocked in (False, False, True, False):
+        await bench.get(blocked=blocked)
+    first, second, third, fourth = bench.users
+    assert first == second == third != fourth
 
 
 async def test_a_host_that_blocks_an_exit_often_rests_it_for_this_host_alone() -> None:

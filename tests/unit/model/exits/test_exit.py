@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from shoal.model.errors import Rejected
-from shoal.model.exits.exit import Exit, ExitWish, login, matches, name_exits, parse_exit
+from shoal.model.exits.exit import (
+    Exit,
+    ExitWish,
+    is_line,
+    login,
+    matches,
+    name_exits,
+    parse_exit,
+    split_lines,
+)
 
 TEMPLATE = "{user}-type-{type}-country-{geo}-session-{session}"
 
@@ -115,3 +124,21 @@ def test_exits_of_one_address_have_different_names() -> None:
     assert first.name.startswith("h:1~")
     with pytest.raises(Rejected):
         name_exits([first, replace(first, password="y")])
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("http://a:1,http://b:2", ["http://a:1", "http://b:2"]),
+        ("http://u:p@a:1 kind=isp,own; socks5://b:2", ["http://u:p@a:1 kind=isp,own", "socks5://b:2"]),
+        ("a:1, b:2 ,c:3:user:pass", ["a:1", "b:2", "c:3:user:pass"]),
+        ("http://u:p,b:2@a:1", ["http://u:p,b:2@a:1"]),
+        ("a:1:user:pass,word", ["a:1:user:pass,word"]),
+        ("http://a:1 country=us,de", ["http://a:1 country=us,de"]),
+    ],
+)
+def test_a_list_may_have_commas_between_its_lines_but_a_password_and_an_option_are_not_cut(
+    entry: str, expected: list[str]
+) -> None:
+    assert split_lines(entry) == expected
+    assert is_line(entry)

@@ -100,3 +100,10 @@ def test_a_refused_password_rests_at_once_and_for_long() -> None:
 def test_a_rest_by_hand_lasts_although_requests_succeed() -> None:
     record = health.rested_by_hand(ExitRecord(), NOW, 600.0)
     assert is_out(after("+++", record=record), NOW)
+
+
+def test_the_success_of_an_exit_that_rests_is_that_of_its_failures() -> None:
+    record = merge(ExitRecord(), ExitDelta(failures=5, run=5), 1_000.0, cool_off=30.0)
+    assert record.rest_until
+    assert success_rate(record, 1_000.0) == (0.0, 5)
+    assert success_rate(record, 10_000.0) == (0.0, 0), "of all requests, if the window is empty"

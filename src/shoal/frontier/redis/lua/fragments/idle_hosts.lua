@@ -43,7 +43,10 @@ end
 local function sweep_idle_hosts()
   if meta.swept > now then return end
   local from = call('HGET', KEYS[1], 'sweep') or '0'
-  local cursor, found = unpack(call('HSCAN', tag .. ':h', from, 'COUNT', HOSTS_PER_SWEEP))
+  local scanned = redis.pcall('HSCAN', tag .. ':h', from, 'COUNT', HOSTS_PER_SWEEP)
+  -- A damaged cursor must not end the leases of every crawl of the shard.
+  if scanned.err then scanned = call('HSCAN', tag .. ':h', '0', 'COUNT', HOSTS_PER_SWEEP) end
+  local cursor, found = unpack(scanned)
   call('HSET', KEYS[1], 'sweep', cursor, 'swept', now + SWEEP_EVERY_S)
   delete_idle(found)
 end
