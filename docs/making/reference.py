@@ -90,7 +90,7 @@ The same for every command.
 """
 
 _AFTER_EXITS = """
-A start URL that cannot be reached is retried like any other, then given up: the crawl exits with 2 and
+A start URL that cannot be reached is retried like any other, then given up: the crawl exits with 10 and
 says why. So does a crawl without any page because all its URLs are gone, or excluded by robots.txt.
 """
 

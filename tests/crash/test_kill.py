@@ -14,6 +14,9 @@ from tests.graph_crawl import GraphCrawl, Moment, assert_items, assert_same, ser
 from tests.site.access_log import fetches
 from tests.site.graph import Shape
 
+from shoal.model.yields.counts import ITEMS, SEPARATOR
+from shoal.stores.open import open_store
+
 PAGES = int(os.environ.get("CHAOS_PAGES", "1000"))
 KILLS = int(os.environ.get("CHAOS_KILLS", "12"))
 CONCURRENCY = 16
@@ -64,6 +67,10 @@ async def test_a_crawl_that_is_killed_over_and_over_ends_with_exactly_the_graph(
         expected = graph.expected()
         assert_same("archived", crawl.archived().elements(), expected.pages)
         assert_items(crawl, graph)
+        async with open_store(str(tmp_path / "store")) as store:
+            counts = (await store.crawls.totals("graph")).counts
+        counted = sum(number for name, number in counts.items() if name.startswith(ITEMS + SEPARATOR))
+        assert counted == len(expected.items)
         asked = fetches(await site.hits())
         assert_same("fetched", set(asked), expected.fetched)
         assert asked.total() - len(expected.fetched) <= kills * (CONCURRENCY + GROUP_COMMIT)

@@ -147,14 +147,14 @@ def test_an_unreachable_start_url_ends_with_the_reason(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     ran = shoal("crawl", f"http://127.0.0.1:{port}/", *QUICK, cwd=tmp_path, env=NO_RETRIES)
 
-    assert ran.code == 2
+    assert ran.code == 10
     expected = f"shoal: no page was fetched: http://127.0.0.1:{port}/: connect: "
     assert ran.err.splitlines()[-1].startswith(expected)
 
 
 def test_a_name_that_does_not_exist_ends_with_the_reason(tmp_path: Path) -> None:
     ran = shoal("crawl", "http://nowhere.invalid/", cwd=tmp_path, env=NO_RETRIES)
-    assert ran.code == 2
+    assert ran.code == 10
     assert ran.err.splitlines()[-1].startswith("shoal: no page was fetched: http://nowhere.invalid/: dns")
 
 

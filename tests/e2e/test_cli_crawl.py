@@ -145,7 +145,7 @@ def test_flags_beat_the_environment_which_beats_the_file(shop: str, tmp_path: Pa
 
 def test_private_addresses_are_refused_unless_allowed(shop: str, tmp_path: Path) -> None:
     ran = shoal("crawl", shop, "--rate", "0", cwd=tmp_path)
-    assert ran.code == 2
+    assert ran.code == 10
     assert "refused" in ran.err.splitlines()[-1]
 
 

@@ -37,7 +37,7 @@ def test_a_crawl_in_memory_without_a_page_says_why(tmp_path: Path) -> None:
     options = ("--store", "memory:", "--out", "x.jsonl", "--quiet", *QUICK)
     ran = shoal("crawl", "http://127.0.0.1:9/", *options, cwd=tmp_path, env={"SHOAL_RETRY_MAX_RETRIES": "0"})
 
-    assert ran.code == 2
+    assert ran.code == 10
     assert "no page was fetched: http://127.0.0.1:9/:" in ran.complaint
 
 

@@ -43,11 +43,18 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Server
 
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(missing=401)
+
     def do_GET(self) -> None:
+        self._answer(missing=404)
+
+    def _answer(self, *, missing: int) -> None:
         text = self.server.pages.get(self.path, "")
         if self.path != "/robots.txt":
             self.server.asked.append(self.path)
-        self.send_response(500 if self.server.down else 200 if text else 404)
+        self.send_response(500 if self.server.down else 200 if text else missing)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -164,11 +171,11 @@ def test_start_urls_that_never_succeeded_are_tried_when_the_command_is_typed_aga
     runs, port = Runs(store, folder), free_port()
     command = (f"http://127.0.0.1:{port}/", "--item", "h1=h1", "--out", "o.jsonl")
     refused = shoal("crawl", *command, "--store", store, cwd=folder, env=NO_RETRIES)
-    assert refused.code == 2
+    assert refused.code == 10
     assert "--allow-private" in refused.err
 
     down = runs.crawl(*command)
-    assert down.code == 2, down
+    assert down.code == 10, down
     assert "connect" in down.err
 
     with Server(port) as server:
@@ -308,7 +315,7 @@ def test_a_start_url_that_is_gone_or_disallowed_is_a_failure_and_tried_again(
     else:
         site.pages["/robots.txt"] = "User-agent: *\nDisallow: /"
     first = runs.crawl(*command)
-    assert first.code == 2, first
+    assert first.code == 10, first
     assert "no page was fetched" in first.err
     site.pages["/"], site.pages["/robots.txt"] = PAGES["/"], ""
     again = runs.crawl(*command, *(("--no-robots",) if kind == "robots" else ()))

@@ -95,6 +95,7 @@ COMMANDS = (
         function="resume_command",
         examples="RESUME_EXAMPLES",
     ),
+    Row("accept", "control.accept", _STEER, "Take over the data of a run that ended with exit code 11."),
     Row("delete", "control.delete", _STEER, "Delete a crawl from its store. This cannot be undone."),
     Row(
         "forget", "control.delete", None, "Delete a crawl from its store. This cannot be undone."

@@ -82,6 +82,7 @@ class Crawl:
             blocked_if=block_rules(stations.settings),
             retry=stations.settings.retry,
             identity=stations.identity,
+            add_example=stations.totals.add_example,
         )
         attempts = Attempts(
             stations, self._leases, self._parsing, self._counters, traps, request_log=request_log

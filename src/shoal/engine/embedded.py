@@ -162,6 +162,12 @@ class Embedded:
         """The process of which this one is a guest; empty: none."""
         return "" if self._working is None else self._working.host_process
 
+    @property
+    def frontier(self) -> WorkingFrontier:
+        """The frontier of the store, while the crawl is open."""
+        assert self._working is not None, "the crawl is open"
+        return self._working.frontier
+
     @contextmanager
     def spider_source(self) -> Iterator[SpiderSource]:
         yield self._plan.source

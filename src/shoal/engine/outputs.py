@@ -22,6 +22,7 @@ from shoal.model import crawl_totals as sums
 from shoal.model.errors import Unavailable
 from shoal.model.outcome import Acknowledgement, Settlement
 from shoal.model.page import Item, ParseResult
+from shoal.model.yields.counts import is_count
 from shoal.sinks.drafts import UNFINISHED
 from shoal.stores.contract.checkpoints import archive_key, rejects_key, sinks_key
 
@@ -113,6 +114,9 @@ class EmbeddedOutputs:
         self._items += result.items
         self._rejected += result.rejected
         self._changed |= self._totals.add(self._totals.bounded(sums.tally_of(ended.outcome, result)))
+        if result.counts:
+            self._totals.add_counts(result.counts)
+            self._changed = True
         return ended
 
     async def flush(self) -> Durable:
@@ -175,6 +179,12 @@ class StreamedOutputs:
     def put(self, ended: Ended, result: ParseResult) -> Ended:
         tally = self._totals.bounded(sums.tally_of(ended.outcome, result))
         self._totals.add(tally)  # of this run; the store adds it to those of all runs
+        if result.counts:
+            self._totals.add_counts(result.counts)
+            # What a child calls a count must not change another total.
+            known = self._totals.counts
+            counts = {name: n for name, n in result.counts.items() if is_count(name) and name in known}
+            tally = {**tally, **counts}
         self._rejects.write(result.rejected)
         return msgspec.structs.replace(ended, items=result.items, tally=tally)
 

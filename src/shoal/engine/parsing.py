@@ -160,8 +160,12 @@ class Parsing:
         blocked_if: BlockRules | None = None,
         retry: RetryRules | None = None,
         identity: ParseIdentity | None = None,
+        add_example: Callable[[str, dict[str, int]], None] | None = None,
     ) -> None:
-        """`identity`: results are kept for the next generation; None: they are not."""
+        """`identity`: results are kept for the next generation; None: they are not.
+
+        `add_example` is called with the URL of each page and the counts of its items.
+        """
         self._crawl = crawl
         self._parser = parser
         self._pages = pages
@@ -179,6 +183,7 @@ class Parsing:
         self._blocked_if = blocked_if or BlockRules()
         self._retry = retry or RetryRules()
         self._identity = identity
+        self._add_example = add_example
         self._in_progress: dict[int, InProgress] = {}  # by task id
         self._ids = itertools.count(1)
         self._fewer = asyncio.Event()
@@ -236,7 +241,7 @@ class Parsing:
                 return True
             return False
         result, links = self._outside_traps(entry, result, links)
-        self._counters.page(result)
+        self._count(lease.request.url, result)
         self._counters.unchanged += 1
         if self._request_log is not None:
             self._request_log.parsed(entry.request.url, entry.fingerprint, result, len(links))
@@ -261,7 +266,7 @@ class Parsing:
             return False
         result = kept.parse_result(repeats)
         links = self._traps.filter_links(links, result, lease.request)
-        self._counters.page(result)
+        self._count(lease.request.url, result)
         self._counters.unchanged += 1
         page = earlier.record().parsed(items=len(result.items), links=len(links), version=self._version)
         known = msgspec.structs.replace(page, history=pack_history(earlier.history))
@@ -365,7 +370,7 @@ class Parsing:
             if isinstance(entry.stage, NewPage) and entry.stage.response.unsealed and not answer.partial:
                 answer = msgspec.structs.replace(answer, partial=UNSEALED)
             result, links = self._outside_traps(entry, answer, links)
-            self._counters.page(result)
+            self._count(entry.request.url, result)
             if self._request_log is not None:
                 self._request_log.parsed(entry.request.url, entry.fingerprint, result, len(links))
             if result.partial:
@@ -373,6 +378,11 @@ class Parsing:
                     "page.partial", extra={**_about(entry), "reason": result.partial[:MAX_REASON_CHARS]}
                 )
             self._end(entry, result, links)
+
+    def _count(self, url: str, result: ParseResult) -> None:
+        self._counters.page(result)
+        if self._add_example is not None and result.counts:
+            self._add_example(url, result.counts)
 
     def _faulty(self, entry: InProgress, fault: ParseFault) -> None:
         """End a page that its spider failed on; a block is retried as long as the page is not archived."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from shoal.engine.fetch_log.meter import AttemptMeter, merged_meters
 from shoal.model.crawl_totals import ClosedPattern
+from shoal.model.yields.counts import YieldDrop
 
 
 class Ending(StrEnum):
@@ -99,6 +100,9 @@ class Summary:
     large: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by pattern, of all runs
     closed: Mapping[str, ClosedPattern] = field(default_factory=dict)  # by shape, of all runs
     kept: Sequence[str] = ()  # outputs of the last generation that this one has not replaced: it has failed
+    new_data: Sequence[str] = ()  # where its items are instead, beside these
+    dropped: Sequence[YieldDrop] = ()  # what it yielded out of the range of the generations before
+    no_data: str = ""  # why it has no item, in one sentence; empty: it has, or needs none
     durable: bool = True  # the store outlives the run
     sandbox_warning: str = ""
 

@@ -47,9 +47,9 @@ Counts. `reader.counts` is O(1) in the number of requests.
 
 Crawls. `crawls.open(name)` creates or resumes a crawl and returns which of the two. Everything below
 concerns open crawls only. `crawls.delete(name)` deletes a crawl that is not open. Unless `entirely`, it ends
-a generation: the next crawl of that name keeps the key of its fingerprints, and finds the records of its
-pages (`earlier_pages`, `reader.histories`). A crawl has a small area for values: `crawls.set_value`,
-`reader.value`.
+a generation: the next crawl of that name keeps the key of its fingerprints and what its generations yielded
+(the value `yields`), and finds the records of its pages (`earlier_pages`, `reader.histories`). A crawl has a
+small area for values: `crawls.set_value`, `reader.value`.
 
 Adding. `add(crawl, links)` accepts the links that the crawl has not seen, by fingerprint, and counts the
 others as duplicates. It is atomic: no caller can observe a request that is seen but not queued, or queued

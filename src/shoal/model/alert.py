@@ -25,13 +25,14 @@ class AlertKind(StrEnum):
     STORE_FULL = "store_full"
     STORE_UNAVAILABLE = "store_unavailable"
     TRAP_CLOSED = "trap_closed"
+    YIELD_DROPPED = "yield_dropped"
     INTERNAL_ERROR = "internal_error"
     SCHEDULE_FAILED = "schedule_failed"
     SCHEDULE_MISSED = "schedule_missed"
 
 
-BY_RECORDS = frozenset({AlertKind.SCHEDULE_FAILED, AlertKind.SCHEDULE_MISSED})
-"""Alerts that follow from the records of a store: they hold although no process runs."""
+LASTING = frozenset({AlertKind.SCHEDULE_FAILED, AlertKind.SCHEDULE_MISSED, AlertKind.YIELD_DROPPED})
+"""Alerts that follow from the records of a store: they last until their cause is over, and need no process."""
 
 
 class Level(StrEnum):
@@ -84,7 +85,7 @@ class AlertBook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def unknown(self) -> Sequence[Alert]:
         """The alerts that were raised when the process ended: whether they still hold is not known."""
-        return [alert for alert in self.active if self.stopped and alert.kind not in BY_RECORDS]
+        return [alert for alert in self.active if self.stopped and alert.kind not in LASTING]
 
     def is_current(self, now: float) -> bool:
         """Return whether a process still evaluates them; False as well if a clock was set."""

@@ -10,6 +10,7 @@ import msgspec
 
 from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
+from shoal.model.yields.counts import LOGIN, MAX_EXAMPLE_CHARS, MAX_EXAMPLES, MAX_NAMES, YieldDrop
 
 KEY = "sums"
 LINKS = "links."  # followed by a rule: the name of a total of links
@@ -44,6 +45,10 @@ class CrawlTotals(msgspec.Struct):
     large: dict[str, ClosedPattern] = {}  # patterns with very many URLs, which are crawled all the same
     closed: dict[str, ClosedPattern] = {}  # shapes whose pages bring nothing new
     released: frozenset[str] = frozenset()  # shapes that an operator has released: they are not closed again
+    counts: dict[str, int] = {}  # of items and filled fields (`model.yields`)
+    examples: dict[str, tuple[str, ...]] = {}  # by name of a count: URLs of pages that lack something of it
+    dropped: tuple[YieldDrop, ...] = ()  # what is out of range in this generation; readers add it
+    no_data: str = ""  # why it has no item; readers add it
 
     @classmethod
     def load(cls, stored: bytes | None) -> "CrawlTotals":
@@ -102,9 +107,35 @@ class CrawlTotals(msgspec.Struct):
             kept[name] = kept.get(name, 0) + count
         return kept
 
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Add the counts of a page; beyond `MAX_NAMES`, only those whose names are known."""
+        known = self.counts
+        if len(known) > MAX_NAMES:
+            counts = {name: number for name, number in counts.items() if name in known}
+        for name, number in counts.items():
+            known[name] = known.get(name, 0) + number
+
+    def add_example(self, url: str, counts: dict[str, int]) -> None:
+        """Remember the URL of a page for what it lacks, a few of each: items of a handler, or a field.
+
+        The first pages of a handler are remembered as well, whatever they have.
+        """
+        # Of a page with items none is larger than their number; of one without, that of its pages is.
+        most = max(counts.values())
+        lacking = [name for name, number in counts.items() if number < most]
+        first = next(iter(counts))  # its pages
+        if len(self.examples.get(first, ())) < MAX_EXAMPLES:
+            lacking.append(first)
+        if (last := next(reversed(counts)))[:1] == LOGIN:  # after all others
+            lacking.append(last)
+        for name in lacking:
+            known = self.examples.get(name, ())
+            if len(known) < MAX_EXAMPLES and url not in known and len(url) <= MAX_EXAMPLE_CHARS:
+                self.examples[name] = (*known, url)
+
     def patterns(self) -> "CrawlTotals":
-        """Return the closed patterns alone, for a store that counts everything else itself."""
-        return CrawlTotals(large=self.large, closed=self.closed)
+        """Return the patterns and examples, for a store that counts everything else itself."""
+        return CrawlTotals(large=self.large, closed=self.closed, examples=self.examples)
 
 
 def tally_of(outcome: Outcome, result: ParseResult) -> dict[str, int]:
@@ -153,6 +184,11 @@ def total(parts: Iterable[CrawlTotals]) -> CrawlTotals:
         whole.hook_faults += part.hook_faults
         whole.repeats += part.repeats
         whole.close(part)
+        for name, count in part.counts.items():
+            whole.counts[name] = whole.counts.get(name, 0) + count
+        for name, urls in part.examples.items():
+            known = dict.fromkeys((*whole.examples.get(name, ()), *urls))
+            whole.examples[name] = tuple(known)[:MAX_EXAMPLES]
         for rule, count in part.links.items():
             whole.links[rule] = whole.links.get(rule, 0) + count
         for reason, count in part.discarded.items():

@@ -6,6 +6,7 @@ import msgspec
 
 from shoal.model.failure import FailureClass
 from shoal.model.request import Request
+from shoal.model.yields.counts import MAX_NAME_CHARS
 
 
 class PageRef(msgspec.Struct, frozen=True, array_like=True):
@@ -174,6 +175,8 @@ class HandlerReport(msgspec.Struct, frozen=True, array_like=True):
     queries: dict[str, Count] = {}  # CSS and XPath queries, with the number of their matches
 
 
+MAX_COUNTS = 200  # of one page
+CountName = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
 MAX_REASON_CHARS = 100
 Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)]
 """Why an item hook dropped an item."""
@@ -217,3 +220,5 @@ class ParseResult(msgspec.Struct, frozen=True, array_like=True):
     report: HandlerReport | None = None
     discarded: dict[Reason, Count] = {}  # items that the spider's item hooks dropped, by reason
     all_links: bytes = b""  # every link of the page (`model.generations.all_links`), if the scope asks for it
+    # Of its items and their filled fields (`model.yields`).
+    counts: Annotated[dict[CountName, Count], msgspec.Meta(max_length=MAX_COUNTS)] = {}

@@ -4,7 +4,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from shoal.engine.plan import CrawlPlan, SeedList, Stop
 from shoal.engine.runs.decide import Decision, RunAction
@@ -12,8 +15,9 @@ from shoal.engine.runs.outcome import Decided, NothingToDo
 from shoal.engine.snapshot import RESUMED, Ending, HostSnapshot, Opening, Snapshot, Summary, WorkerStats
 from shoal.frontier.results import Counts, DeadLetter
 from shoal.model.errors import Misconfigured
+from shoal.model.yields.counts import YieldDrop
 from shoal.services.inspect.status_json import patterns_json
-from shoal.sinks.drafts import place_of
+from shoal.sinks.drafts import name_beside, place_of
 
 if TYPE_CHECKING:
     from shoal.engine.crawl import Crawl
@@ -79,12 +83,16 @@ async def run_crawl(
             if store.capabilities.shared:
                 shared = partial(_run_shared, plan, store, stop, opened, watch=watch, is_behind=is_behind)
                 summary = with_kept(await shared(decided=decided, metrics=metrics))
+                summary = await _with_yield(store, summary)
                 return CrawlResult(summary, await _explain(store, summary))
             if store.capabilities.durable:
                 summary = await run(opened=opened, decided=decided)
                 return CrawlResult(summary, await _explain(store, summary))
         except NothingToDo as complete:
-            return CrawlResult(complete_summary(complete, store.address), decision=complete.decision)
+            summary = complete_summary(complete, store.address)
+            if store.capabilities.shared and complete.crawl in await store.crawls.names():
+                summary = await _with_yield(store, summary)
+            return CrawlResult(summary, decision=complete.decision)
         if not plan.outputs:
             raise Misconfigured(f"store: {store.address} keeps no items: name an output with --out")
         summary = await run(opened=_without_paths(opened))
@@ -109,6 +117,14 @@ async def check_plan(plan: CrawlPlan) -> None:
         if resolve(output).capabilities.is_file:
             check_place(output)
     refuse_foreign(plan.outputs, own=(), confirmed=plan.confirmed)
+
+
+async def _with_yield(store: "Store", summary: Summary) -> Summary:
+    """Return the summary with what workers have found out of range in a generation that has ended."""
+    if summary.ending in RESUMED:
+        return summary
+    totals = await store.crawls.totals(summary.snapshot.crawl)
+    return replace(summary, dropped=totals.dropped, no_data=totals.no_data)
 
 
 @asynccontextmanager
@@ -149,6 +165,8 @@ async def _serve(
             endpoint = Endpoint.listening(metrics, stats, partial(read_status, store))
             await stack.enter_async_context(endpoint)
         yield
+        if settings.alerts.enabled and (await store.crawls.totals(running.name)).dropped:
+            await watch.look()  # the last round may have been before the crawl ended
 
 
 def _without_paths(opened: Callable[[Opening], None] | None) -> Callable[[Opening], None] | None:
@@ -247,7 +265,9 @@ def with_kept(summary: Summary) -> Summary:
     """Return the summary with the outputs on this machine that a generation of a fleet has not replaced."""
     if summary.ending in RESUMED:
         return summary
-    return replace(summary, kept=tuple(output for output in summary.outputs if place_of(output) != output))
+    kept = tuple(output for output in summary.outputs if place_of(output) != output)
+    shown = [name for output in kept if Path(name := name_beside(output)).is_symlink()]
+    return replace(summary, kept=kept, new_data=shown)
 
 
 def complete_summary(complete: NothingToDo, store: str) -> Summary:
@@ -267,6 +287,11 @@ def complete_summary(complete: NothingToDo, store: str) -> Summary:
     )
     dead = dict(complete.counts.dead_by_class)
     return Summary(Ending.COMPLETE, snapshot, resumed=True, store=store, dead_by_class=dead)
+
+
+def drop_json(drop: YieldDrop) -> dict[str, object]:
+    """Return a figure that is out of range for --json."""
+    return {**msgspec.structs.asdict(drop), "urls": list(drop.urls), "text": drop.text}
 
 
 def decision_json(decision: Decision) -> dict[str, object]:
@@ -308,6 +333,9 @@ def summary_json(summary: Summary, *, code: int, decision: Decision | None = Non
         "closed_patterns": patterns_json(summary.closed),
         "outputs": list(summary.outputs),
         "kept": list(summary.kept),
+        "new_data": list(summary.new_data),
+        "dropped": [drop_json(drop) for drop in summary.dropped],
+        "no_data": summary.no_data,
         "rejects": summary.rejects,
         "archive": summary.archive,
         "store": summary.store,

@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -81,8 +81,46 @@ def refuse_foreign(outputs: Iterable[str], *, own: Iterable[str], confirmed: boo
             )
 
 
+def name_beside(output: str) -> str:
+    """Return the name under which the draft of an output is shown beside it: `items.new.csv`."""
+    path = Path(output)
+    ending = "".join(path.suffixes[-2:]) if path.suffix in (".gz", ".zst") else path.suffix
+    return str(path.with_name(f"{path.name.removesuffix(ending)}.new{ending}"))
+
+
+def show(drafts: Mapping[str, str]) -> list[str]:
+    """Show drafts that do not replace their outputs beside them, as links; return their names."""
+    return [_show(output, draft) for output, draft in drafts.items()]
+
+
+def _show(output: str, draft: str) -> str:
+    link = Path(name_beside(output))
+    target = _from_beside(draft)
+    with suppress(OSError):  # a file system without links
+        if link.is_symlink() and link.readlink() == target:
+            return str(link)
+        link.symlink_to(target)  # raises if the name is taken
+        return str(link)
+    return draft
+
+
+def _from_beside(draft: str) -> Path:
+    """Return the path of a draft from the folder of its output."""
+    return Path(*Path(draft).parts[-2:])
+
+
+def _hide(draft: str) -> None:
+    """Remove the link to a draft, if it is one."""
+    folder = Path(draft).parent
+    link = Path(name_beside(str(folder.parent / Path(draft).name)))
+    with suppress(OSError):
+        if link.is_symlink() and link.readlink() == _from_beside(draft):
+            link.unlink()
+
+
 def discard(draft: str) -> None:
     """Delete a draft."""
+    _hide(draft)
     shutil.rmtree(Path(draft).parent, ignore_errors=True)
 
 
@@ -107,6 +145,7 @@ def publish(drafts: Mapping[str, str]) -> None:
         with translate_errors(target), _locked(folder) as is_there:
             if not is_there:
                 continue
+            _hide(draft)
             # The output itself first: then the draft is gone, and the rest is moved when this is repeated.
             for made in sorted(folder.iterdir(), key=lambda path: path.name != target.name):
                 _replace(made, target.parent / made.name)

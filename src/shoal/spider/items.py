@@ -49,7 +49,11 @@ def encode_item(
 
     Raises `Rejected` if the item cannot be written without loss, or lacks a key field.
     """
-    record = _record(value)
+    return encode_record(json_record(value), key, default_key, scheme)
+
+
+def encode_record(record: dict[str, Any], key: Sequence[str], default_key: str, scheme: KeyScheme) -> Item:
+    """Do what `encode_item` does, for the fields of an item (`json_record`)."""
     if not record:
         raise Rejected("the item has no fields")
     if len(record) > MAX_FIELDS:
@@ -67,7 +71,8 @@ def encode_item(
     return Item(item_key(original if scheme is KeyScheme.INJECTIVE else record, key, scheme), line)
 
 
-def _record(value: object) -> dict[str, Any]:
+def json_record(value: object) -> dict[str, Any]:
+    """Return the fields of an item with values that JSON can hold; raise `Rejected` for others."""
     found = fields_of(value)
     for field, one in found.items():
         # Nearly all items are flat and need no conversion: for them this loop is everything.

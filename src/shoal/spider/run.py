@@ -5,6 +5,7 @@ in the handler is a fault, and so is an item that cannot be written. Exceptions 
 passed on: `OutputTooLarge`, `MemoryError`, `SystemExit`. An `on_error` hook runs the same way.
 """
 
+import re
 import sysconfig
 import time
 import traceback
@@ -50,15 +51,18 @@ from shoal.model.url import (
     has_credentials,
     identity,
 )
+from shoal.model.yields.counts import LOGIN, count_name
 from shoal.spider.failed import FailedRequest
 from shoal.spider.html.link_priority import link_priority
 from shoal.spider.html.links import Links
 from shoal.spider.item_hooks import Drop, add_reason, drop_reason, run_item_hooks
-from shoal.spider.items import encode_item, is_item, rejected_item
+from shoal.spider.items import encode_record, is_item, json_record, rejected_item
 from shoal.spider.page import Page
 from shoal.spider.spider import SITEMAP, Route, Spider, max_link_bytes, max_links
 from shoal.spider.text.content_type import ContentKind
 
+_LOG_IN_URL = re.compile(r"log[-_]?in|log[-_]?on|sign[-_]?in|auth|session", re.IGNORECASE)
+_PASSWORD_FIELD = re.compile(rb"""type\s*=\s*["']?password""", re.IGNORECASE)
 _PACKAGE = str(Path(shoal.__file__).parent)
 _LIBRARIES = (
     "<frozen ",
@@ -111,6 +115,7 @@ def run(spider: Spider, task: ParseTask, *, scope: Scope, limits: ParseLimits | 
         skipped=tuple(output.skipped),
         discarded=output.discarded,
         all_links=output.all_links(),
+        counts=output.counts,
     )
 
 
@@ -152,6 +157,7 @@ def _run_handler(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLim
             return output
     if route is None:
         return output
+    spider.item_counts.begin(route.name)
     for one in _call(route, subject):
         if isinstance(one, Request):
             output.add_request(one)
@@ -164,6 +170,11 @@ def _run_handler(spider: Spider, task: ParseTask, scope: Scope, limits: ParseLim
         output.add_evidence(subject)
         if scope.canonical_only:
             output.defer_to(subject.canonical)
+    output.counts = spider.item_counts.take()
+    if route is not None and isinstance(subject, Page) and shows_log_in_form(subject, task):
+        output.counts[count_name(LOGIN, route.name)] = 1
+    if output.withheld:
+        output.counts = {}
     return output
 
 
@@ -172,6 +183,14 @@ def _require_no_block(page: Page, rules: Iterable[tuple[str, ...]]) -> None:
     for selectors in rules:
         if all(page.css(selector) for selector in selectors):
             raise Blocked(f"blocked_if: {' and '.join(f'selector: {one}' for one in selectors)}")
+
+
+def shows_log_in_form(page: Page, task: ParseTask) -> bool:
+    """Return whether the answer to a form, or what it redirected to, is a form that asks for a password."""
+    request = task.request
+    if request.method != "POST" and not (request.chain and _LOG_IN_URL.search(task.url)):
+        return False
+    return page.kind is ContentKind.HTML and _PASSWORD_FIELD.search(page.body) is not None
 
 
 def _call(route: Route, subject: Page | FailedRequest) -> Iterable[object]:
@@ -203,11 +222,13 @@ class HandlerOutput:
         self.withheld = 0
         self.partial = ""
         self.discarded: dict[str, int] = {}  # items that hooks dropped, by reason
+        self.counts: dict[str, int] = {}  # of items and filled fields
         self._describes_pages = spider.describes_pages
         self._item_hooks = spider.item_hooks
         self._found_on_url = task.url if spider.found_on else ""
         self._seen_links = spider.seen_links
         self._seen_links.use(scope)
+        self._item_counts = spider.item_counts
         self._scope = scope
         self._limits = limits
         self._max_links = max_links(scope.limits, task.request.route)
@@ -405,11 +426,14 @@ class HandlerOutput:
         target = self.items
         try:
             checked = value if route.check is None else route.check(value)
-            item = encode_item(checked, route.key, default_key, self._scope.item_keys)
+            record = json_record(checked)
+            item = encode_record(record, route.key, default_key, self._scope.item_keys)
         except Rejected as error:
             if route.check is None:
                 raise Rejected(f"item {number + 1}: {error}") from None
             item, target = rejected_item(self._url, str(error), value, default_key), self.rejected
+        else:
+            self._item_counts.add(route.name, record)
         target.append(item)
         self._count(len(item.json))
 

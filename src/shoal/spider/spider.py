@@ -19,6 +19,7 @@ from shoal.model.url import canonical, origin_of
 from shoal.spider.code_names import mentions
 from shoal.spider.html.link_resolver import LinkResolver
 from shoal.spider.html.seen_links import SeenLinks
+from shoal.spider.item_counts import ItemCounts
 from shoal.spider.item_hooks import ItemHook, item_hook
 from shoal.spider.models import Check, model_checker
 
@@ -33,7 +34,7 @@ _E = TypeVar("_E", bound=ErrorHook)
 _I = TypeVar("_I", bound=Callable[..., Any])
 
 _PARAMETERS = ["name", "start", "sitemaps", "hosts", "key", "found_on", "render"]
-_OF_ONE_PROCESS = frozenset({"seen_links", "link_resolver"})
+_OF_ONE_PROCESS = frozenset({"seen_links", "link_resolver", "item_counts"})
 
 AUTO = "auto"  # instead of the URL of a sitemap: those that robots.txt names
 ROBOTS = "shoal.robots"  # the route of requests for a robots.txt that names sitemaps
@@ -138,6 +139,7 @@ class Spider:
         self.arguments: dict[str, str] = {}  # those that are not defaults; `source.load` sets them
         self.seen_links = SeenLinks()
         self.link_resolver = LinkResolver()
+        self.item_counts = ItemCounts()
         self._by_url: list[Route] = []
         self._fallback: Route | None = None
         self._error_fallback: Route | None = None
@@ -420,7 +422,9 @@ class Spider:
         return {name: value for name, value in vars(self).items() if name not in _OF_ONE_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, seen_links=SeenLinks(), link_resolver=LinkResolver())
+        vars(self).update(
+            state, seen_links=SeenLinks(), link_resolver=LinkResolver(), item_counts=ItemCounts()
+        )
 
     def __repr__(self) -> str:
         return f"<Spider {self.name!r}: {', '.join(self.routes) or 'no handlers'}>"

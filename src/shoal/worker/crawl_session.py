@@ -14,6 +14,7 @@ from pathlib import Path
 
 from shoal.engine.crawl import Crawl
 from shoal.engine.fetchers import Pools
+from shoal.engine.generations.yield_check import check_yield, read_totals
 from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import Stop
 from shoal.engine.session import SessionParser, open_session
@@ -34,7 +35,7 @@ from shoal.model.request import BROWSER
 from shoal.model.sandbox import SandboxMode, SandboxRules
 from shoal.model.settings import Settings
 from shoal.parse.shared_parsers import SharedParsers
-from shoal.sinks.drafts import place_of, publish
+from shoal.sinks.drafts import place_of, publish, show
 from shoal.stores.contract.crawl_record import LOCAL_FOLDER, CrawlRecord
 from shoal.stores.contract.fleet import MAX_UNPARSED_PAGES, MAX_UNWRITTEN_PAGES, Fleet
 from shoal.stores.contract.heartbeat import CrawlActivity, OutputActivity, unserved_pools
@@ -145,6 +146,7 @@ class CrawlSession:
         self._failures = 0  # in a row
         self._retry_at = -math.inf  # monotonic: when a session that failed is tried again
         self.deleted = False
+        self.found_drops = False  # its latest generation is out of the range of those before
         self.missing_since: float | None = None  # monotonic: when the frontier was first found without it
         self.waits_for_place = False  # it has work, and as many others run as may
         self._had_work_until = -math.inf  # monotonic: until when that is assumed
@@ -282,13 +284,23 @@ class CrawlSession:
         allowed = self._settings.crawl.max_dead
         if not counts.done or (allowed is not None and counts.dead > allowed):
             return
+        number = await self._frontier.reader.number(self.record.name)
+        totals = await read_totals(self._frontier.reader, self.record.name)
+        verdict = await check_yield(self._frontier.reader, totals, self.record.name)
+        await self._frontier.crawls.store_values(self.record.name, number, verdict.state)
+        self.found_drops = bool(verdict.drops)
         places = self._context.plan.rules.places
         drafts = {
             output: place
             for output in self.record.outputs
             if (place := place_of(output)) != output and not places.refusal(output)
         }
-        if drafts:
+        if not verdict.may_replace:
+            log.warning(
+                "output.kept",
+                extra={"crawl": self.record.name, "new_data": show(drafts), "why": verdict.reason},
+            )
+        elif drafts:
             publish(drafts)
             log.info("output.replaced", extra={"crawl": self.record.name, "outputs": len(drafts)})
 

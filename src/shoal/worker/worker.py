@@ -98,6 +98,8 @@ class WorkerSession(Protocol):
     @property
     def summary(self) -> Summary | None: ...
     @property
+    def found_drops(self) -> bool: ...
+    @property
     def refusal(self) -> str: ...
     @property
     def blocked_reason(self) -> str: ...
@@ -281,6 +283,11 @@ class Worker:
                 yield
             finally:
                 self._context.parser = None
+
+    @property
+    def found_drops(self) -> bool:
+        """Whether a generation that ended here is out of the range of those before."""
+        return any(session.found_drops for session in self._sessions.values())
 
     def summary(self, crawl: str) -> Summary:
         """Return the summary of the one crawl that was served."""

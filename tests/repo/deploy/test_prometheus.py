@@ -58,6 +58,7 @@ CRITICAL = {
     AlertKind.EXITS_DOWN,
     AlertKind.STORE_FULL,
     AlertKind.STORE_UNAVAILABLE,
+    AlertKind.YIELD_DROPPED,
 }
 
 

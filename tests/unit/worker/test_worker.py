@@ -52,6 +52,7 @@ class FakeSession:
         self.missing_since: float | None = None
         self.summary: Summary | None = None
         self.refusal = self.blocked_reason = ""
+        self.found_drops = False
         self.done = WorkStats()
         self.in_flight = 0
         self.longest_request_s = 65.0

@@ -17,6 +17,8 @@ class ExitCode(IntEnum):
     NO_CRAWL = 7
     KEPT = 8
     HELD = 9
+    NO_DATA = 10
+    YIELD_DROPPED = 11
     NO_EXIT = 12
     BUG = 70  # EX_SOFTWARE of sysexits.h
     CLOSED_PIPE = 141  # what a shell reports for a command that SIGPIPE ended
@@ -25,7 +27,7 @@ class ExitCode(IntEnum):
 MEANING = {
     ExitCode.FINISHED: "finished",
     ExitCode.USAGE: "usage, configuration or output: the user has to change something",
-    ExitCode.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows, or no page at all",
+    ExitCode.DEAD_LETTERS: "finished, with more dead letters than --max-dead allows",
     ExitCode.INTERRUPTED: "interrupted; run the same command to resume",
     ExitCode.UNAVAILABLE: "the store or an output is not available: in use, or the disk is full",
     ExitCode.NOT_VERIFIED: "data is lost: verify found a problem, or a crawl or archived pages are gone",
@@ -33,6 +35,8 @@ MEANING = {
     ExitCode.NO_CRAWL: "verify found a store without any crawl: it is new, or everything in it is lost",
     ExitCode.KEPT: "--again or --fresh has failed: the outputs of the last run were left as they are",
     ExitCode.HELD: "finished, but URLs of patterns that bring nothing new are held back: see shoal release",
+    ExitCode.NO_DATA: "no data: every start URL or the log-in failed, or no item where items were declared",
+    ExitCode.YIELD_DROPPED: "items out of the range of earlier generations: they stand beside the old ones",
     ExitCode.NO_EXIT: "no proxy works: none did at the start, or none for proxies.patience seconds",
     ExitCode.BUG: "a bug in Shoal; the traceback was written to a file",
     ExitCode.CLOSED_PIPE: "the reader of the output closed the pipe before all of it was written",

@@ -23,6 +23,8 @@ CONTINUE_AFTER = frozenset(
         ExitCode.UNAVAILABLE,
         ExitCode.BAD_LINES,
         ExitCode.KEPT,
+        ExitCode.NO_DATA,
+        ExitCode.YIELD_DROPPED,
     }
 )
 LOOK_EVERY_S = 0.5

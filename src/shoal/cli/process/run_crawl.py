@@ -72,6 +72,10 @@ def crawl_exit_code(summary: Summary, *, max_dead: int | None, listed: SeedList 
         return ExitCode.INTERRUPTED
     if summary.ending is Ending.NO_EXIT:
         return ExitCode.NO_EXIT
+    if summary.dropped:
+        return ExitCode.YIELD_DROPPED
+    if summary.no_data:
+        return ExitCode.NO_DATA
     if summary.kept:
         return ExitCode.KEPT
     if summary.max_dead_exceeded:
@@ -80,7 +84,7 @@ def crawl_exit_code(summary: Summary, *, max_dead: int | None, listed: SeedList 
     # up, unless --max-dead allows dead letters.
     without_page = counts.get("gone") or counts.get("filtered") or (max_dead is None and counts.get("dead"))
     if without_page and not counts.get("done"):
-        return ExitCode.DEAD_LETTERS
+        return ExitCode.NO_DATA
     if listed is not None and listed.bad:
         return ExitCode.BAD_LINES
     ended = summary.ending in (Ending.FINISHED, Ending.COMPLETE)

@@ -61,6 +61,10 @@ def failure_reason(summary: Summary, letters: Sequence[DeadLetter]) -> str:
         )
         others = by_count({word: number for word, number in counts_ended(counts).items() if number})
         return f"no page was fetched: {why or others or 'nothing to fetch'}"
+    if summary.dropped:
+        return "yield dropped: " + "\n  ".join(drop.text for drop in summary.dropped)
+    if summary.no_data:
+        return summary.no_data
     if summary.max_dead_exceeded:
         given_up = plural(counts.get("dead", 0), "request")
         return f"{given_up} given up, more than --max-dead allows: {by_count(summary.dead_by_class)}"
@@ -123,7 +127,10 @@ def summary_lines(summary: Summary, *, resume: str) -> Iterator[str]:
         yield f"  {'sandbox':<10} WARNING: {summary.sandbox_warning}"
     for output in summary.outputs:
         yield f"  {'items':<10} {_place(output)}"
-    if summary.kept:
+    if summary.kept and (summary.dropped or summary.no_data):
+        yield f"  {'kept':<10} {', '.join(summary.kept)}: as the last generation left it"
+        yield f"  {'new data':<10} {', '.join(summary.new_data)}"
+    elif summary.kept:
         yield f"  {'kept':<10} {', '.join(summary.kept)}: this run has failed, and the last one's items stay"
     if summary.archive:
         yield f"  {'archive':<10} {summary.archive}"
@@ -137,6 +144,9 @@ def _next(summary: Summary, *, resume: str) -> str:
     match summary.ending:
         case Ending.INTERRUPTED:
             return f"{resume}   (resumes this crawl)"
+        case Ending.FINISHED | Ending.LIMITED | Ending.COMPLETE if summary.dropped:
+            crawl = shlex.quote(summary.snapshot.crawl)
+            return f"shoal accept {crawl} {store}   (takes the new data over)"
         case Ending.LIMITED:
             return "run the same command with a larger --max-pages to resume"
         case Ending.OVER_BUDGET:

@@ -9,23 +9,26 @@ start URLs that were read, and what the display has said are kept.
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from shoal.engine.counters import Counters
 from shoal.engine.crawl import Crawl
 from shoal.engine.embedded import Embedded
+from shoal.engine.generations.yield_check import YieldVerdict, check_yield
 from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.runs.outcome import Decided
 from shoal.engine.session import SessionParser, open_session
 from shoal.engine.snapshot import RESUMED, Ending, Opening, Snapshot, Summary
 from shoal.fetch.http.client import HttpClient
+from shoal.model.crawl_totals import KEY as TOTALS
+from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Interrupted, leaves
-from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs
+from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs, show
 from shoal.stores.contract.checkpoints import sinks_key
-from shoal.stores.contract.store import PATIENCE_S, OwnerLost, Stay, Store, StoreBusy
+from shoal.stores.contract.store import PATIENCE_S, OwnerLost, Stay, Store, StoreBusy, WorkingFrontier
 
 log = logging.getLogger("shoal.progress")
 
@@ -155,7 +158,11 @@ class EmbeddedRun:
                 if self.serve is not None:
                     await stack.enter_async_context(self.serve(running))
                 await self._announce(running, strategy.host_process)
-                summary = await running.summary(await running.run(stop, self.watch))
+                ending = await running.run(stop, self.watch)
+                summary = await running.summary(ending)
+                if ending not in RESUMED and not summary.max_dead_exceeded:
+                    verdict = await self._check_yield(running.name, strategy.frontier)
+                    summary = replace(summary, dropped=verdict.drops, no_data=verdict.no_data)
         except StoreBusy:
             if self.stop.drain.is_set():
                 raise Interrupted("interrupted; run the same command to resume") from None
@@ -164,6 +171,13 @@ class EmbeddedRun:
             for timer in timers:
                 timer.cancel()
         return replace(summary, resumed=bool(self._resumed))
+
+    async def _check_yield(self, crawl: str, frontier: WorkingFrontier) -> YieldVerdict:
+        """Record whether this generation may replace the last one's outputs, while alerts are evaluated."""
+        totals = CrawlTotals.load(await frontier.reader.value(crawl, TOTALS))
+        verdict = await check_yield(frontier.reader, totals, crawl)
+        await frontier.commit(crawl_state={crawl: verdict.state})
+        return verdict
 
     def _begin(self) -> None:
         """Take note that the crawl exists as the command asks for it: another session resumes it."""
@@ -213,11 +227,18 @@ async def replace_outputs(store: Store, summary: Summary) -> Summary:
             return summary
         if summary.max_dead_exceeded or not summary.snapshot.counts.get("done"):
             return replace(summary, kept=tuple(drafts))
-        await frontier.crawls.open(name)
-        publish(drafts)
-        renamed = rename_outputs(await frontier.reader.checkpoint(sinks_key(name)), drafts)
-        await frontier.commit(
-            checkpoints={} if renamed is None else {sinks_key(name): renamed},
-            crawl_state={name: {DRAFTS: dump_drafts({})}},
-        )
+        if summary.dropped or summary.no_data:
+            return replace(summary, kept=tuple(drafts), new_data=show(drafts))
+        await publish_drafts(frontier, name, drafts)
     return summary
+
+
+async def publish_drafts(frontier: WorkingFrontier, crawl: str, drafts: Mapping[str, str]) -> None:
+    """Move the drafts of a crawl in a folder into place. Repeating this after a crash completes it."""
+    await frontier.crawls.open(crawl)
+    publish(drafts)
+    renamed = rename_outputs(await frontier.reader.checkpoint(sinks_key(crawl)), drafts)
+    await frontier.commit(
+        checkpoints={} if renamed is None else {sinks_key(crawl): renamed},
+        crawl_state={crawl: {DRAFTS: dump_drafts({})}},
+    )

@@ -51,6 +51,7 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
     discarded: dict[str, int] = {}
     item_times: tuple[tuple[int, int], ...] = ()  # first seen, changed at; of each item
     evidence: PageEvidence | None = None
+    counts: dict[str, int] = {}  # of items and filled fields
 
     @classmethod
     def of(
@@ -81,6 +82,7 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
             dict(result.discarded),
             times,
             result.evidence,
+            dict(result.counts),
         )
 
     def parse_result(self, repeats: int) -> ParseResult:
@@ -96,6 +98,7 @@ class PageResult(msgspec.Struct, frozen=True, array_like=True):
             partial=self.partial,
             discarded=self.discarded,
             all_links=self.all_links,
+            counts=self.counts,
         )
 
 
@@ -216,7 +219,8 @@ class ParseIdentity:
             scope, watched_shapes=frozenset(), name_skipped=False, explain=False, all_links=False
         )
         hosts = sorted(alike.hosts or ())
-        text = repr((code, hosts, msgspec.structs.replace(alike, hosts=None)))
+        # `counts`: results of versions that did not count items are not taken.
+        text = repr((code, hosts, msgspec.structs.replace(alike, hosts=None), "counts"))
         self._base = blake2b(text.encode(), digest_size=16).digest()
         self._depth = scope.depth is not None
         self.skip = skip

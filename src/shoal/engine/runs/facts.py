@@ -37,6 +37,7 @@ class CommandFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     spider: str = ""  # file name or module; empty: a crawl without a spider
     version: str = ""  # of the spider's code
     fields: tuple[tuple[str, str], ...] = ()  # of --item
+    declared: bool = False  # the spider declares the type of its items
     start: tuple[str, ...] = ()  # start URLs, sorted; empty if there are more than `MAX_START`
     start_digest: str = ""
     listed: bool = False  # more start URLs came from --seeds
@@ -137,6 +138,7 @@ def command_facts(
         spider=_spider_name(source),
         version=spider.version if not isinstance(source, PlainSpider) else "",
         fields=tuple(source.items.items()) if isinstance(source, PlainSpider) else (),
+        declared=spider.models,
         start=tuple(start) if len(start) <= MAX_START else (),
         start_digest=sha256("\n".join(start).encode()).hexdigest()[:16],
         listed=listed,

@@ -16,6 +16,7 @@ from shoal.model.crawl_totals import BEGAN
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY
+from shoal.model.yields.counts import HISTORY as YIELDS
 from shoal.redis_client.fan_out import fan_out
 
 Terms = list[float | str]  # in the order of crawl_options_set.lua; "": unchanged
@@ -70,6 +71,8 @@ class RedisCrawls:
         if known is None:
             if generations.key:  # by which the pages of earlier generations are found
                 state = {**(state or {}), FINGERPRINT_KEY: generations.key}
+            if generations.yields:
+                state = {**(state or {}), YIELDS: generations.yields}
             if approximate is not None:
                 bloom = approximate.per_shard(self._store.shards)
                 await fan_out(
@@ -159,10 +162,11 @@ class RedisCrawls:
 
     async def _end_generation(self, name: str, number: int, keep: int) -> None:
         counts = await self._reader.counts(name)
-        began, key = [await self._reader.value(name, value) for value in (BEGAN, FINGERPRINT_KEY)]
+        values = (BEGAN, FINGERPRINT_KEY, YIELDS)
+        began, key, yields = [await self._reader.value(name, value) for value in values]
         finished = counts.open == 0 and counts.done > 0  # a site that was down has shown nothing
         ended = Generation(0, float(began or 0.0), finished, number)
-        await self._generations.end(name, ended, key=key or b"", keep=keep)
+        await self._generations.end(name, ended, key=key or b"", keep=keep, yields=yields or b"")
 
     async def unlisted(self) -> list[int]:
         """Return the numbers of crawls that have counters and neither a name nor a deletion in progress."""

@@ -1,9 +1,9 @@
 """The earlier generations of crawls on Redis.
 
 Each generation of a crawl has another number in the names of keys, and `T:hy:C` of every shard outlives
-it. One record per crawl, in shard 0, names the generations that are kept, and the key of the crawl's
-fingerprints, by which their pages are found. A number that the record does not name, and that is being
-deleted, loses its histories with everything else: so a deletion that was interrupted is simply repeated.
+it. One record per crawl, in shard 0, names the generations that are kept, what they yielded, and the key of
+the crawl's fingerprints, by which their pages are found. A number that the record does not name, and that is
+being deleted, loses its histories with everything else: so a deletion that was interrupted is repeated.
 """
 
 import msgspec
@@ -17,6 +17,7 @@ class KeptGenerations(msgspec.Struct, frozen=True, array_like=True):
     last: int = 0  # number of the last generation that has ended
     key: bytes = b""  # of the fingerprints
     earlier: tuple[Generation, ...] = ()
+    yields: bytes = b""  # what the accepted ones yielded (`model/yields`)
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -48,14 +49,16 @@ class RedisGenerations:
                 continue
         return numbers
 
-    async def end(self, crawl: str, ended: Generation, *, key: bytes, keep: int) -> list[int]:
+    async def end(
+        self, crawl: str, ended: Generation, *, key: bytes, keep: int, yields: bytes = b""
+    ) -> list[int]:
         """Record that a generation has ended; return the numbers whose histories are not kept any more."""
         known = await self.read(crawl)
         if any(one.crawl == ended.crawl for one in known.earlier):
             return []  # an interrupted call has recorded it
         numbered = msgspec.structs.replace(ended, number=known.last + 1)
         kept, dropped = split_generations([*known.earlier, numbered], keep)
-        after = KeptGenerations(numbered.number, key or known.key, tuple(kept))
+        after = KeptGenerations(numbered.number, key or known.key, tuple(kept), yields or known.yields)
         numbers = [one.crawl for one in dropped]
         if numbers:  # before the record: what it does not name is deleted with the crawl
             await self._store.do_always(self._home, "SADD", keys.dropped(self._home), *numbers)

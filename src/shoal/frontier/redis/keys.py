@@ -18,7 +18,8 @@ deleted in batches. `P` is a pool. Keys marked * are shared with other packages 
                            `pool.<pool>`: waiting or delayed, for every pool but http
 
     T:tot:C        hash    totals that pages add to: `links.<rule>` (not followed), rejected, withheld,
-                           partial, hook_items, hook_faults, repeats, `discarded.<reason>` (items)
+                           partial, hook_items, hook_faults, repeats, `discarded.<reason>` (items), and
+                           counts of items and filled fields (`model/yields`)
 
     T:h            hash    host -> state (HOST, followed by one LANE per lane); deleted when idle. `@` and an
                            address: the turns of that address

@@ -16,6 +16,7 @@ from shoal.model.adaptive_delay import SlowdownRules
 from shoal.model.errors import Misconfigured
 from shoal.model.pace import Pace
 from shoal.model.request import FINGERPRINT_KEY
+from shoal.model.yields.counts import HISTORY as YIELDS
 from shoal.sqlite_database import translated
 
 
@@ -182,13 +183,15 @@ def _delete_entirely(database: sqlite3.Connection, crawl_id: int) -> None:
 
 
 def _delete_generation(database: sqlite3.Connection, crawl_id: int) -> None:
-    """Delete everything of a crawl except its earlier generations, and the key that finds their pages."""
-    key = database.execute(
-        "SELECT value FROM crawl_state WHERE crawl = ? AND key = ?", (crawl_id, FINGERPRINT_KEY)
-    ).fetchone()
+    """Delete everything of a crawl except its earlier generations, the key that finds their pages, and what
+    they yielded.
+    """
+    kept = database.execute(
+        "SELECT crawl, key, value FROM crawl_state WHERE crawl = ? AND key IN (?, ?)",
+        (crawl_id, FINGERPRINT_KEY, YIELDS),
+    ).fetchall()
     _delete_rows(database, crawl_id)
-    if key is not None:
-        database.execute("INSERT INTO crawl_state VALUES (?, ?, ?)", (crawl_id, FINGERPRINT_KEY, *key))
+    database.executemany("INSERT INTO crawl_state VALUES (?, ?, ?)", kept)
     database.execute("UPDATE crawl SET dropped = 1, paused = 0, counts = '{}' WHERE id = ?", (crawl_id,))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from shoal.engine.fetch_log.meter import BUCKETS_S, ERROR, RATE_LIMITED, SUCCESS, FailingHost
 from shoal.frontier.results import HostView
-from shoal.model.alert import Alert, AlertKind
+from shoal.model.alert import Alert, AlertKind, Level
 from shoal.model.format import count, duration, plural, size
 from shoal.model.settings import AlertSettings
 from shoal.services.alerts.observation import increase, merged_trouble
@@ -173,6 +173,7 @@ def _crawls(window: Window, rules: AlertSettings) -> Iterator[Alert]:
         yield from _dead_letters(window, rules, crawl, old)
         if old is not None:
             yield from _traps(window, crawl, old)
+        yield from _yield(window, crawl)
         if crawl.spending is not None and crawl.spending.share > rules.bandwidth:
             spent = f"{crawl.spending.share:.0%} of its budget for exits ({size(crawl.spending.bytes)})"
             yield candidate(
@@ -257,6 +258,25 @@ def _and_more(pattern: str, patterns: Mapping[str, object]) -> str:
 
 def _held(crawl: CrawlStatus) -> int:
     return crawl.counts.get("held", 0) + crawl.links_filtered_by_rule.get("held", 0)
+
+
+def _yield(window: Window, crawl: CrawlStatus) -> Iterator[Alert]:
+    """Yield what a crawl's generation yielded out of the range of those before."""
+    if not crawl.yield_dropped:
+        return
+    first, *others = crawl.yield_dropped
+    more = f" (and {plural(len(others), 'more figure')})" if others else ""
+    yield candidate(
+        window,
+        AlertKind.YIELD_DROPPED,
+        crawl.name,
+        f"{crawl.name}: {first.text}{more}",
+        f"outputs that are files are as before; shoal accept {crawl.name} takes the new data over",
+        stage="sink",
+        level=Level.CRITICAL,
+        value=first.after,
+        limit=first.before,
+    )
 
 
 def _queue(window: Window, rules: AlertSettings) -> Iterator[Alert]:

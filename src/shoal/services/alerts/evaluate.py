@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from shoal.model.alert import BY_RECORDS, MAX_RECENT, Alert, AlertBook, AlertKind
+from shoal.model.alert import LASTING, MAX_RECENT, Alert, AlertBook, AlertKind
 from shoal.model.settings import AlertSettings
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.observation import Observation
@@ -23,7 +23,7 @@ AT_ONCE = frozenset(  # events and what was counted over the window: waiting add
         AlertKind.STAGE_STALLED,
         AlertKind.BANDWIDTH,
         AlertKind.ERROR_BUDGET,
-        *BY_RECORDS,
+        *LASTING,
     }
 )
 MARGIN = 0.1  # of a limit, by which a value must be within it before an alert ends
@@ -101,12 +101,12 @@ def apply_conditions(
 
 
 def clear_all(previous: AlertBook, now: float, *, by: str = "") -> Evaluation:
-    """Return the alerts after the crawl of a folder has finished: of those about it, none is active."""
-    stay = tuple(alert for alert in previous.open if alert.kind in BY_RECORDS)
+    """Return the alerts after the crawl of a folder has finished: only lasting ones stay."""
+    stay = tuple(alert for alert in previous.open if alert.kind in LASTING)
     cleared = [
         msgspec.structs.replace(alert, cleared_at=now)
         for alert in previous.active
-        if alert.kind not in BY_RECORDS
+        if alert.kind not in LASTING
     ]
     recent = (*reversed(cleared), *previous.recent)[:MAX_RECENT]
     return Evaluation(AlertBook(at=now, by=by, open=stay, recent=recent), cleared=cleared)

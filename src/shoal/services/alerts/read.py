@@ -4,13 +4,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shoal.model.alert import Alert, AlertBook, read_book
+from shoal.model.alert import LASTING, Alert, AlertBook, read_book
 from shoal.model.settings import AlertSettings
 from shoal.services.alerts.conditions import find_conditions
 from shoal.services.alerts.evaluate import apply_conditions
 from shoal.services.alerts.gather import StoredHosts, gather
 from shoal.services.alerts.window import Window
-from shoal.services.schedules.conditions import schedule_alerts
 from shoal.stores.contract.monitoring import ALERTS
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
@@ -35,19 +34,26 @@ async def read_alerts(store: Store, rules: AlertSettings | None = None) -> Store
     if not store.capabilities.shared:
         if store.workers.owner() is not None and book.is_current(time.time()) and not book.stopped:
             return _of(book)
-        # No process works on it. What its records show holds all the same.
-        now = time.time()
-        rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
-        failed = [*schedule_alerts(await store.schedules.all(), now)]
-        alone = apply_conditions(failed, rules, AlertBook(), now).book
-        return StoreAlerts(book.at, "", alone.active, book.recent, book.unknown)
+        return await _lasting(store, rules or AlertSettings(), book)
     if book.is_current(time.time()) and await store.workers.all():
         return _of(book)
-    rules = replace(rules or AlertSettings(), wait=0.0, calm=0.0)
+    now = await _look_once(store, rules or AlertSettings(), AlertBook())
+    return StoreAlerts(now.at, "", now.active, book.recent)
+
+
+async def _lasting(store: Store, rules: AlertSettings, book: AlertBook) -> StoreAlerts:
+    """Return the alerts of a folder on which no process works: what its records show holds all the same."""
+    now = await _look_once(store, rules, book)
+    lasting = [alert for alert in now.active if alert.kind in LASTING]
+    return StoreAlerts(book.at, "", lasting, book.recent, book.unknown)
+
+
+async def _look_once(store: Store, rules: AlertSettings, previous: AlertBook) -> AlertBook:
+    """Return the alerts whose conditions hold now, and for how long they have been known."""
+    rules = replace(rules, wait=0.0, calm=0.0)
     observation = await gather(store, StoredHosts(store))
     conditions = find_conditions(Window([observation]), rules)
-    found = apply_conditions(conditions, rules, AlertBook(), observation.at).book
-    return StoreAlerts(found.at, "", found.active, book.recent)
+    return apply_conditions(conditions, rules, previous, observation.at).book
 
 
 async def alerts(dsn: str, rules: AlertSettings | None = None) -> StoreAlerts:

@@ -104,20 +104,24 @@ class AlertWatch:
         """Evaluate until cancelled; a crawl that ends before the first round has no alerts."""
         while True:
             await asyncio.sleep(max(self._period_s - self._took_s, 0.05))
-            began = time.monotonic()
-            try:
-                async with asyncio.timeout(max(self._rules.every, MIN_TIMEOUT_S)) as limit:
-                    await self._round(limit)
-            except (ShoalError, OSError, TimeoutError) as error:
-                self._fail(error)
-            except Exception:
-                if not self._faulty:
-                    log.exception("alerts.failed")
-                self._faulty = True
-            else:
-                self._faulty = False
-                self._period_s = max(self._rules.every, (time.monotonic() - began) / MAX_SHARE)
-            self._took_s = time.monotonic() - began
+            await self.look()
+
+    async def look(self) -> None:
+        """Evaluate once."""
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(max(self._rules.every, MIN_TIMEOUT_S)) as limit:
+                await self._round(limit)
+        except (ShoalError, OSError, TimeoutError) as error:
+            self._fail(error)
+        except Exception:
+            if not self._faulty:
+                log.exception("alerts.failed")
+            self._faulty = True
+        else:
+            self._faulty = False
+            self._period_s = max(self._rules.every, (time.monotonic() - began) / MAX_SHARE)
+        self._took_s = time.monotonic() - began
 
     async def evaluate(self) -> None:
         """Evaluate once, now."""

@@ -21,5 +21,7 @@ async def alerting_worker(store: Store, settings: Settings, worker: Worker) -> A
         worker.chores["alerts"] = watch.run
         try:
             yield
+            if worker.found_drops:
+                await watch.look()  # the last round may have been before that
         finally:
             await watch.close()

@@ -27,6 +27,7 @@ from shoal.model.exits.spending import Spending
 from shoal.model.failure import FailureClass
 from shoal.model.levels.learned import HostLevels
 from shoal.model.quarantine import QuarantinedEntry
+from shoal.model.yields.counts import YieldDrop
 from shoal.services.control.levels import read_levels
 from shoal.services.inspect.finished import why_stopped
 from shoal.sinks.names import public_name
@@ -71,6 +72,8 @@ class CrawlStatus:
     unreadable: Sequence[QuarantinedEntry] = ()  # entries of the store that could not be read
     spending: Spending | None = None  # on exits; None: nothing
     crashes: int = 0  # leases that expired, and parses during which the process died
+    yield_dropped: Sequence[YieldDrop] = ()  # out of the range of the generations before
+    no_data: str = ""  # why the generation has no item, if that is a failure
     mistaken: float = 0.0  # share of new links taken for known ones; 0: links are remembered exactly
 
     @property
@@ -241,6 +244,8 @@ async def _read_crawl(store: Store, name: str, spent: Mapping[str, bytes]) -> Cr
         stopped=stopped,
         lost=counts.lost,
         unreadable=await store.quarantined(name),
+        yield_dropped=totals.dropped,
+        no_data=totals.no_data,
         mistaken=counts.mistaken,
         spending=spending,
         crashes=counts.crashes,

@@ -20,6 +20,7 @@ from shoal.frontier.sqlite import SqliteFrontier, SqliteReader
 from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, Rejected
 from shoal.model.quarantine import QuarantinedEntry
+from shoal.model.yields.counts import DROPPED, NO_DATA, load_drops
 from shoal.sinks.names import public_name
 from shoal.sinks.recount import outputs, recount
 from shoal.spider.arguments import ARGUMENTS, read_arguments
@@ -248,6 +249,8 @@ class FolderCrawls:
     async def totals(self, crawl: str) -> sums.CrawlTotals:
         totals = sums.CrawlTotals.load(await self._reader.value(crawl, sums.KEY))
         totals.release(sums.load_released(await self._reader.value(crawl, sums.RELEASED)))
+        totals.dropped = load_drops(await self._reader.value(crawl, DROPPED))
+        totals.no_data = (await self._reader.value(crawl, NO_DATA) or b"").decode(errors="replace")
         return totals
 
     async def footprint(self, crawl: str) -> CrawlFootprint:

@@ -25,6 +25,7 @@ from shoal.model import crawl_totals as sums
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.quarantine import QuarantinedEntry
 from shoal.model.spider_versions import Reparse
+from shoal.model.yields.counts import DROPPED, NO_DATA, is_count, load_drops
 from shoal.redis_client import RedisClient, key_names
 from shoal.redis_client.quarantine import NO_CRAWL, Quarantine
 from shoal.redis_client.servers import Connect
@@ -258,8 +259,12 @@ class RedisCrawlRecords:
                     log.error("totals.unreadable", extra=about)
         # Earlier versions counted in the part of each worker; now parts have closed patterns alone.
         totals = sums.total(parts)
-        totals.add(await self._reader.totals(crawl))
         totals.release(sums.load_released(values.get(sums.RELEASED)))
+        stored = await self._reader.totals(crawl)
+        totals.add(stored)
+        totals.add_counts({name: number for name, number in stored.items() if is_count(name)})
+        totals.dropped = load_drops(values.get(DROPPED))
+        totals.no_data = values.get(NO_DATA, b"").decode(errors="replace")
         return totals
 
     async def check(self) -> list[str]:
