@@ -32,7 +32,7 @@ class AlertKind(StrEnum):
 
 
 LASTING = frozenset({AlertKind.SCHEDULE_FAILED, AlertKind.SCHEDULE_MISSED, AlertKind.YIELD_DROPPED})
-"""Alerts that follow from the records of a store: they last until their cause is over, and need no process."""
+"""Alerts that follow from the records of a store: they last until their cause is over, without a process."""
 
 
 class Level(StrEnum):

@@ -3,10 +3,7 @@
 What a web server does (timeouts, 503s, broken TLS) is data, a `Failure`, and never one of these.
 """
 
-import struct
 from collections.abc import Iterator
-
-import msgspec
 
 
 class ShoalError(Exception):
@@ -51,6 +48,10 @@ class DataFault(Exception):
 
 def unexpected(error: BaseException) -> BaseException | None:
     """Return an error whose traceback helps; None: its message says that data is damaged, or what to do."""
+    import struct  # here: each command imports this module
+
+    import msgspec
+
     known = ShoalError, DataFault, msgspec.MsgspecError, UnicodeError, struct.error
     return None if isinstance(error, known) else error
 

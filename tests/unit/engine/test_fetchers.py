@@ -136,7 +136,7 @@ def lease_of(request: Request) -> Lease:
 
 async def test_a_crawl_with_one_pool_uses_its_fetcher_directly(installed: dict[str, str]) -> None:
     async with open_fetchers(
-        Settings(), Pools(), robots_cache=NoRobots(), jar=CookieJar(), home=()
+        Settings(), Pools(exclusive=True), robots_cache=NoRobots(), jar=CookieJar(), home=()
     ) as fetcher:
         assert isinstance(fetcher, HttpFetcher)
 
