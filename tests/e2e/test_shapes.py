@@ -60,13 +60,14 @@ COMMANDS = {
     "export": ("export", "--out", "again.csv"),
     "diff": ("diff",),
     "reparse": ("reparse", "shop.py"),
+    "release": ("release", "shop"),
     "pause": ("pause",),
     "resume": ("resume",),
     "dlq-replay": ("dlq", "replay", "--yes"),
     "dlq-purge": ("dlq", "purge", "--yes"),
     "delete": ("delete", "shop", "--yes"),
 }
-SCHEDULE = ("schedule", "add", "nightly", "--cron", "0 3 * * *", "--", "shop.py", "--out", "n-{tick}.jsonl")
+SCHEDULE = ("schedule", "add", "nightly", "--cron", "0 3 * * *", "--", "shop.py", "--out", "nightly.jsonl")
 LINES = {"urls", "sql"}  # print an object per line
 
 
