@@ -5,8 +5,8 @@ several times as much. So a large page is sent to a child only while the estimat
 own included, stay below the limit; it waits otherwise, and smaller pages pass it. A page may always be sent
 if it is the only large one, so the wait ends.
 
-Pools get memory in the order in which they asked, a page at a time: while one waits, those behind it wait too.
-Otherwise a pool that takes at once what its last page gave back would keep the others from theirs for ever.
+Pools get memory in the order in which they asked, a page at a time: while one waits, those behind it wait,
+too. Otherwise a pool that takes at once what its last page gave back would keep the others from theirs.
 """
 
 from collections.abc import Callable
