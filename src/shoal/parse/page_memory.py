@@ -62,7 +62,7 @@ class PageMemory:
         self._wake_first()
 
     def leave(self, wake: Callable[[], None]) -> None:
-        """Give up the place in the queue, if there is one."""
+        """Remove a pool from the queue, if it has a place there."""
         was_first = next(iter(self._waiting), None) == wake
         self._waiting.pop(wake, None)
         if was_first:
