@@ -114,8 +114,9 @@ class EmbeddedOutputs:
         self._items += result.items
         self._rejected += result.rejected
         self._changed |= self._totals.add(self._totals.bounded(sums.tally_of(ended.outcome, result)))
-        if result.counts:
+        if result.counts or result.items:
             self._totals.add_counts(result.counts)
+            self._totals.add_items(len(result.items))
             self._changed = True
         return ended
 
@@ -180,11 +181,9 @@ class StreamedOutputs:
         tally = self._totals.bounded(sums.tally_of(ended.outcome, result))
         self._totals.add(tally)  # of this run; the store adds it to those of all runs
         if result.counts:
-            self._totals.add_counts(result.counts)
             # What a child calls a count must not change another total.
-            known = self._totals.counts
-            counts = {name: n for name, n in result.counts.items() if is_count(name) and name in known}
-            tally = {**tally, **counts}
+            counts = {name: number for name, number in result.counts.items() if is_count(name)}
+            tally = {**tally, **self._totals.add_counts(counts)}
         self._rejects.write(result.rejected)
         return msgspec.structs.replace(ended, items=result.items, tally=tally)
 
