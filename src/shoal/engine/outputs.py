@@ -114,9 +114,9 @@ class EmbeddedOutputs:
         self._items += result.items
         self._rejected += result.rejected
         self._changed |= self._totals.add(self._totals.bounded(sums.tally_of(ended.outcome, result)))
-        if result.counts or result.items:
+        self._changed |= self._totals.add_items(len(result.items))
+        if result.counts:
             self._totals.add_counts(result.counts)
-            self._totals.add_items(len(result.items))
             self._changed = True
         return ended
 

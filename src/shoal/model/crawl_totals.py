@@ -119,10 +119,12 @@ class CrawlTotals(msgspec.Struct):
             kept[name] = kept.get(name, 0) + count
         return kept
 
-    def add_items(self, number: int) -> None:
-        """Add the items of a page, unless the number of those before is unknown."""
-        if self.items >= 0:
-            self.items += number
+    def add_items(self, number: int) -> bool:
+        """Add the items of a page, unless the number of those before is unknown; return whether it did."""
+        if self.items < 0 or not number:
+            return False
+        self.items += number
+        return True
 
     def add_counts(self, counts: Mapping[str, int]) -> Mapping[str, int]:
         """Add the counts of a page, and return what was added.
