@@ -103,6 +103,7 @@ class EmbeddedOutputs:
         self._rejects = rejects
         self._totals = totals
         self._stored_patterns = totals.known
+        self._stored_examples = b""
         self._run = run
         self._items: list[Item] = []
         self._rejected: list[Item] = []
@@ -148,9 +149,13 @@ class EmbeddedOutputs:
         # Totals change with `put` alone, which no task calls while another one flushes.
         known = self._totals.known
         changed = self._changed or known != self._stored_patterns
-        state = {self._crawl: {sums.KEY: self._totals.dump()}} if changed else {}
+        state: dict[str, bytes] = {}
+        if changed:
+            state[sums.KEY], examples = self._totals.dump_apart()
+            if self._totals.examples and examples != self._stored_examples:
+                state[sums.EXAMPLES] = self._stored_examples = examples
         self._changed, self._stored_patterns = False, known
-        return Durable(checkpoints, state, self._archive_s)
+        return Durable(checkpoints, {self._crawl: state} if state else {}, self._archive_s)
 
     async def finish(self) -> Durable:
         finished = await self._run(self._sinks.finish)

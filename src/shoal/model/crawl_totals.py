@@ -24,6 +24,7 @@ from shoal.model.yields.counts import (
 )
 
 KEY = "sums"
+EXAMPLES = "examples"  # the value of a crawl in a folder with the examples of its totals, which seldom change
 LINKS = "links."  # followed by a rule: the name of a total of links
 DISCARDED = "discarded."  # followed by a reason: the name of a total of items
 MAX_REASONS = 50  # for which items were dropped that are counted by name; spiders choose them
@@ -63,11 +64,19 @@ class CrawlTotals(msgspec.Struct):
     no_data: str = ""  # why it has no item; readers add it
 
     @classmethod
-    def load(cls, stored: bytes | None) -> "CrawlTotals":
-        return cls(items=0) if stored is None else msgspec.json.decode(stored, type=cls)
+    def load(cls, stored: bytes | None, examples: bytes | None = None) -> "CrawlTotals":
+        totals = cls(items=0) if stored is None else msgspec.json.decode(stored, type=cls)
+        if examples:
+            totals.examples |= msgspec.json.decode(examples, type=dict[str, tuple[str, ...]])
+        return totals
 
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
+
+    def dump_apart(self) -> tuple[bytes, bytes]:
+        """Return the totals without the examples, and the examples."""
+        totals = msgspec.structs.replace(self, examples={})
+        return msgspec.json.encode(totals), msgspec.json.encode(self.examples)
 
     @property
     def known(self) -> int:

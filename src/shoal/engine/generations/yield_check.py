@@ -15,7 +15,7 @@ import msgspec
 from shoal.engine.runs.facts import KEY as COMMAND
 from shoal.engine.runs.facts import CommandFacts
 from shoal.frontier.results import Counts, DeadLetter
-from shoal.model.crawl_totals import BEGAN, PART, CrawlTotals, total
+from shoal.model.crawl_totals import BEGAN, EXAMPLES, KEY, PART, CrawlTotals, total
 from shoal.model.failure import FailureClass
 from shoal.model.format import plural
 from shoal.model.yields.counts import (
@@ -65,6 +65,17 @@ class YieldVerdict:
     def may_replace(self) -> bool:
         """Whether its outputs may replace those of the last generation."""
         return not self.drops and not self.no_data
+
+
+class ValueReader(Protocol):
+    """The part of a folder's frontier that the totals of a crawl come from."""
+
+    async def value(self, crawl: str, key: str) -> bytes | None: ...
+
+
+async def read_own_totals(reader: ValueReader, crawl: str) -> CrawlTotals:
+    """Return the totals of a crawl in a folder, with the examples."""
+    return CrawlTotals.load(await reader.value(crawl, KEY), await reader.value(crawl, EXAMPLES))
 
 
 class TotalsReader(Protocol):

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from shoal.engine.embedded_run.run import publish_drafts
-from shoal.engine.generations.yield_check import accepted_state, read_totals
-from shoal.model.crawl_totals import KEY as TOTALS
-from shoal.model.crawl_totals import CrawlTotals
+from shoal.engine.generations.yield_check import accepted_state, read_own_totals, read_totals
 from shoal.model.errors import Misconfigured
 from shoal.model.yields.counts import DROPPED, NO_DATA, YieldDrop, load_drops
 from shoal.sinks.drafts import DRAFTS, load_drafts, place_of, publish
@@ -42,7 +40,7 @@ async def _in_folder(store: Store, crawl: str) -> Accepted:
         drafts = load_drafts(await frontier.reader.value(crawl, DRAFTS))
         if not dropped and not await frontier.reader.value(crawl, NO_DATA):
             raise _nothing(crawl)
-        totals = CrawlTotals.load(await frontier.reader.value(crawl, TOTALS))
+        totals = await read_own_totals(frontier.reader, crawl)
         state = await accepted_state(frontier.reader, totals, crawl)
         await publish_drafts(frontier, crawl, drafts)
         await frontier.commit(crawl_state={crawl: state})  # last: until then this can be repeated
