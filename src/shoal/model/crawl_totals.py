@@ -83,11 +83,14 @@ class CrawlTotals(msgspec.Struct):
         """The number of patterns that people have to know of."""
         return len(self.large) + len(self.closed)
 
-    def reopen(self, *, per_pattern: int, nothing_new: int, released: Collection[str] = ()) -> None:
-        """Reopen what exceeded lower limits than these (0: no limit), and what an operator has released."""
+    def reopen(self, *, per_pattern: int, nothing_new: int, released: Collection[str] = ()) -> bool:
+        """Reopen what exceeded lower limits than these (0: no limit), and what an operator has released.
+
+        Return whether any was not known to be released.
+        """
         self.large = _beyond(self.large, per_pattern)
         self.closed = _beyond(self.closed, nothing_new)
-        self.release(released)
+        return self.release(released)
 
     def release(self, shapes: Collection[str]) -> bool:
         """Reopen shapes; return whether any was not known to be released."""
