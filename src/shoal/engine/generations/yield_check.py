@@ -166,8 +166,8 @@ def _has_data(now: GenerationYield, facts: CommandFacts) -> bool:
     """Return whether there is an item; with --item, which adds the URL by itself, one with a chosen field."""
     if not facts.fields:
         return bool(now.items)
-    handlers = now.handlers.values()
-    return any(one.saturated or one.filled.get(name) for one in handlers for name, _ in facts.fields)
+    of_each = now.handlers.values()
+    return any(own.saturated or own.filled.get(name) for own in of_each for name, _ in facts.fields)
 
 
 async def _no_data(reader: YieldReader, totals: CrawlTotals, crawl: str, facts: CommandFacts) -> str:
