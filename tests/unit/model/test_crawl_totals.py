@@ -11,6 +11,13 @@ def test_they_are_the_same_after_a_restart() -> None:
     assert CrawlTotals.load(None) == CrawlTotals(items=0)
 
 
+def test_items_are_not_added_up_where_an_earlier_version_has_not_begun_to() -> None:
+    sums = CrawlTotals.load(b'{"rejected":1}')
+
+    assert not sums.add_items(5)
+    assert CrawlTotals.load(sums.dump()).items == -1
+
+
 def test_a_run_with_higher_limits_reopens_closed_patterns() -> None:
     def after(*, per_pattern: int, nothing_new: int) -> tuple[bool, bool]:
         sums = CrawlTotals(large=dict(CLOSED), closed=dict(CLOSED))
