@@ -354,7 +354,8 @@ async def test_large_pages_wait_for_memory_that_dead_children_and_closed_pools_g
 
     assert memory.used == 0
     assert sorted(answer.id for answer in answers) == list(range(25))
-    assert [answer.id for answer in answers if isinstance(answer, Poisoned)] == [0, 2]
+    # Both may be in progress at once, each in its own child: which one dies first is not defined.
+    assert {answer.id for answer in answers if isinstance(answer, Poisoned)} == {0, 2}
 
 
 async def test_when_the_fork_server_is_killed_another_is_started() -> None:

@@ -171,7 +171,7 @@ class Crawl:
             return Ending.FINISHED
         if self._stations.ledger is not None and self._stations.ledger.must_stop:
             return Ending.OVER_BUDGET
-        if self._stations.no_exit is not None and self._stations.no_exit():
+        if self._feed.no_exit:
             return Ending.NO_EXIT
         counts = await frontier.reader.counts(crawl)
         if self._settings.max_pages and counts.pages >= self._settings.max_pages:
@@ -184,7 +184,7 @@ class Crawl:
         return await self._progress.opening()
 
     async def summary(self, ending: Ending) -> Summary:
-        return await self._progress.summary(ending)
+        return await self._progress.summary(ending, no_exit=self._feed.no_exit)
 
     @property
     def name(self) -> str:

@@ -72,6 +72,7 @@ class LeaseFeed:
         self._slots = slots
         self._wake = wake
         self._prepare = prepare
+        self.no_exit = ""  # why it ended while requests wait: no exit works
         self._drain = False  # lease nothing until nothing is in progress: a request has to run alone
 
     async def run(self, stop: Stop) -> None:
@@ -84,7 +85,8 @@ class LeaseFeed:
                 await ledger.sync()
                 if ledger.must_stop:
                     break
-            if self._stations.no_exit is not None and self._stations.no_exit():
+            if self._stations.no_exit is not None and (why := self._stations.no_exit()):
+                self.no_exit = why  # an answer that comes now does not change why it ended
                 break
             wait = IDLE_S
             self._drain = self._drain and self._leases.at_risk > 0

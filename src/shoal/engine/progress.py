@@ -64,7 +64,7 @@ class Progress:
             exits=stations.exits_used,
         )
 
-    async def summary(self, ending: Ending) -> Summary:
+    async def summary(self, ending: Ending, *, no_exit: str) -> Summary:
         stations = self._stations
         counts = await self._counts()
         limit = stations.settings.crawl.max_dead
@@ -81,7 +81,7 @@ class Progress:
             large=stations.totals.large,
             closed=stations.totals.closed,
             sandbox_warning=stations.parser.sandbox_warning,
-            no_exit="" if ending is not Ending.NO_EXIT or stations.no_exit is None else stations.no_exit(),
+            no_exit=no_exit if ending is Ending.NO_EXIT else "",
         )
 
     async def _counts(self) -> Counts:

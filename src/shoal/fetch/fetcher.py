@@ -171,7 +171,7 @@ class HttpFetcher:
         A host with few URLs never has enough refusals to change its exits.
         """
         lease, outcome = attempt.lease, attempt.outcome
-        is_next_last = isinstance(outcome, Retry) and lease.attempt == self._retry.max_retries
+        is_next_last = isinstance(outcome, Retry) and lease.charged == self._retry.max_retries
         if not isinstance(outcome, Retry) or not is_next_last or lease.request.exit_kind:
             return
         if outcome.failure.failure_class is FailureClass.IP_BLOCKED and (kind := exits.next_kind(wish)):

@@ -4,6 +4,9 @@ Each child has a separate limit, for one page. Several children that parse large
 several times as much. So a large page is sent to a child only while the estimates for those in progress, its
 own included, stay below the limit; it waits otherwise, and smaller pages pass it. A page may always be sent
 if it is the only large one, so the wait ends.
+
+Pools get memory in the order in which they asked, a page at a time: while one waits, those behind it wait,
+too. Otherwise a pool that takes at once what its last page gave back would keep the others from theirs.
 """
 
 from collections.abc import Callable
@@ -37,16 +40,35 @@ class PageMemory:
         self._waiting: dict[Callable[[], None], None] = {}
         self.used = 0
 
-    def take(self, size: int, wake: Callable[[], None]) -> bool:
-        """Count `size` bytes if there is room for them; otherwise `wake` is called once when there may be."""
-        if self.used and self.used + size > self._limit:
-            self._waiting[wake] = None
-            return False
+    def has_room(self, size: int, wake: Callable[[], None]) -> bool:
+        """Return whether `size` bytes may be taken now; otherwise `wake`, which names the pool, gets a place
+        in the queue, and is called when it is first and there may be room.
+
+        It keeps its place until it takes or leaves.
+        """
+        is_first = next(iter(self._waiting), wake) == wake
+        if is_first and (not self.used or self.used + size <= self._limit):
+            return True
+        self._waiting[wake] = None
+        return False
+
+    def take(self, size: int, wake: Callable[[], None]) -> None:
+        """Count `size` bytes, for which there is room; the next pool in the queue is first now."""
         self.used += size
-        return True
+        self.leave(wake)
 
     def give_back(self, size: int) -> None:
         self.used -= size
-        waiting, self._waiting = self._waiting, {}
-        for wake in waiting:
+        self._wake_first()
+
+    def leave(self, wake: Callable[[], None]) -> None:
+        """Remove a pool from the queue, if it has a place there."""
+        was_first = next(iter(self._waiting), None) == wake
+        self._waiting.pop(wake, None)
+        if was_first:
+            self._wake_first()
+
+    def _wake_first(self) -> None:
+        for wake in self._waiting:
             wake()
+            return

@@ -201,32 +201,42 @@ class ParsePool:
 
     def _dispatch(self) -> None:
         self._dispatch_scheduled = False
+        keeps_place = False
         if self._ready:
-            self._dispatch_suspects()
-            self._dispatch_large()
+            # A large page with a strike is not passed by those without.
+            keeps_place = self._dispatch_suspects() or self._dispatch_large()
             self._dispatch_waiting()
+        if not keeps_place or self._broken.done():
+            self._memory.leave(self._on_memory)
 
-    def _dispatch_suspects(self) -> None:
-        """Send each page with a strike to a fresh child, alone. Leave at least one child to other pages."""
+    def _dispatch_suspects(self) -> bool:
+        """Send each page with a strike to a fresh child, alone. Leave at least one child to other pages.
+
+        Return whether the pool needs its place in the queue for memory: for a large page, and not while its
+        own children are at work on others, which may take long.
+        """
         limit = max(1, self._procs - 1) if self._waiting else self._procs
         alone = sum(channel.alone for channel in self._channels.values())
-        while self._suspects and alone < limit and self._has_memory(self._suspects[0]):
+        while self._suspects and alone < limit:
+            size = self._memory_of(self._suspects[0])
+            if size and not self._memory.has_room(size, self._on_memory):
+                return True
             if (channel := self._fresh_child()) is None:
-                self._give_back(self._suspects[0])
-                return
+                return size > 0 and not self._channels
             channel.alone = True
             alone += 1
+            self._take_memory(self._suspects[0], size)
             self._send(channel, [self._suspects.popleft()])
+        return False
 
-    def _has_memory(self, pending: PendingPage[Answer]) -> bool:
-        """Count the memory of a large page; return False if it has to wait."""
-        if not is_large(pending.task.body):
-            return True
-        size = estimated_bytes(pending.task.body)
-        if not self._memory.take(size, self._on_memory):
-            return False
-        pending.counted = size
-        return True
+    def _memory_of(self, pending: PendingPage[Answer]) -> int:
+        """Return the bytes that a large page counts with; 0: it is not large."""
+        return estimated_bytes(pending.task.body) if is_large(pending.task.body) else 0
+
+    def _take_memory(self, pending: PendingPage[Answer], size: int) -> None:
+        if size:
+            pending.counted = size
+            self._memory.take(size, self._on_memory)
 
     def _give_back(self, pending: PendingPage[Answer]) -> None:
         if size := pending.counted:
@@ -238,16 +248,24 @@ class ParsePool:
         if not self._dispatch_scheduled:
             self._dispatch_soon()
 
-    def _dispatch_large(self) -> None:
-        """Send large pages, each to the child with the fewest pages, as long as there is memory for them."""
-        while self._large and self._has_memory(self._large[0]):
+    def _dispatch_large(self) -> bool:
+        """Send large pages, each to the child with the fewest pages, as long as there is memory for them.
+
+        Return whether one is left, so that the pool needs its place in the queue for memory. It keeps it
+        while a child is found: without, another pool would have the memory each time that there is a child.
+        """
+        while self._large:
+            size = self._memory_of(self._large[0])
+            if not self._memory.has_room(size, self._on_memory):
+                return True
             takers = [channel for channel in self._channels.values() if channel.has_room]
             if all(channel.unanswered for channel in takers) and self._may_start_child():
                 takers = [self._start_child()]
             if not takers:
-                self._give_back(self._large[0])
-                return
+                return True
+            self._take_memory(self._large[0], size)
             self._send(min(takers, key=lambda channel: len(channel.unanswered)), [self._large.popleft()])
+        return False
 
     def _fresh_child(self) -> Channel[Answer] | None:
         """Return a child that has not parsed a page yet, started if necessary; None if all are busy."""
@@ -481,6 +499,7 @@ class ParsePool:
         if not self._broken.done():
             self._broken.set_exception(error)
             self._idle.set()
+            self._memory.leave(self._on_memory)
 
     async def _close(self) -> None:
         self._ready = False
@@ -490,6 +509,7 @@ class ParsePool:
         await self._fork_server.close()
 
     def _close_channels(self) -> None:
+        self._memory.leave(self._on_memory)
         for channel in self._channels.values():
             channel.close()
             for pending in channel.unanswered:

@@ -206,6 +206,7 @@ class Bench:
         self.quota: PageQuota | None = None
         self.unparsed: AsyncIterator[Unparsed] | None = None
         self.share = WorkShare()
+        self.no_exit: Callable[[], str] | None = None
         self._ownership = OneProcess(settle_after_stop)
         values = {"concurrency": SLOTS, "grace": 60.0, **crawl}
         self._settings = Settings(crawl=CrawlSettings(**values))  # type: ignore[arg-type]
@@ -232,6 +233,7 @@ class Bench:
                 totals=CrawlTotals(),
                 quota=self.quota,
                 share=self.share,
+                no_exit=self.no_exit,
             )
         )
 
@@ -316,6 +318,24 @@ class OnePage:
 
     async def leave(self) -> None:
         pass
+
+
+async def test_a_crawl_that_ends_without_an_exit_says_so_even_if_an_answer_comes_then() -> None:
+    bench = Bench()
+    await bench.add(*range(100))
+    asked = 0
+
+    def no_exit() -> str:
+        nonlocal asked
+        asked += 1
+        return "no exit works" if asked == 2 else ""
+
+    bench.no_exit = no_exit
+    async with asyncio.timeout(10.0):
+        crawl = bench.crawl()
+        ending = await crawl.run(bench.stop, None)
+        summary = await crawl.summary(ending)
+    assert (ending, summary.no_exit) == (Ending.NO_EXIT, "no exit works")
 
 
 async def test_the_outputs_are_finished_after_the_last_page_and_the_quota_is_released_last() -> None:

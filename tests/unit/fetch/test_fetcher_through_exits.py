@@ -127,19 +127,21 @@ async def test_a_block_moves_the_host_to_another_exit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "status", "kind", "then"),
+    ("attempt", "crashes", "status", "kind", "then"),
     [
-        (3, 403, "", "isp"),
-        (1, 403, "", None),
-        (2, 403, "", None),
-        (3, 500, "", None),
-        (3, 403, "residential", None),
+        (3, 0, 403, "", "isp"),
+        (4, 1, 403, "", "isp"),
+        (3, 1, 403, "", None),
+        (1, 0, 403, "", None),
+        (2, 0, 403, "", None),
+        (3, 0, 500, "", None),
+        (3, 0, 403, "residential", None),
     ],
 )
 async def test_the_last_attempt_at_a_url_that_is_refused_leaves_through_the_next_kind(
-    attempt: int, status: int, kind: str, then: str | None
+    attempt: int, crashes: int, status: int, kind: str, then: str | None
 ) -> None:
     made = fetcher(Web(us=status, own=status), wishes=ExitWishes(ExitWish("residential")), when_refused="isp")
-    found = await made.attempt(structs.replace(lease(kind=kind), attempt=attempt))
+    found = await made.attempt(structs.replace(lease(kind=kind), attempt=attempt, crashes=crashes))
     assert isinstance(found.outcome, Retry)
     assert (None if found.outcome.instead is None else found.outcome.instead.exit_kind) == then

@@ -15,6 +15,8 @@ from shoal.model.errors import Misconfigured
 from shoal.model.limits import ParseLimits
 from shoal.model.page import ParseResult
 from shoal.model.sandbox import SandboxMode, SandboxRules
+from shoal.parse import batch
+from shoal.parse.page_memory import PageMemory, estimated_bytes
 from shoal.parse.pool import Answer, Poisoned
 from shoal.parse.shared_parsers import SharedParsers, SharedPool
 from shoal.spider.source import SpiderFile
@@ -116,6 +118,34 @@ async def test_a_small_crawl_is_not_behind_a_big_one(tmp_path: Path) -> None:
         assert len(answers) < 100
         await big.drain()
         assert len(items(answers)) == 100
+
+
+async def test_large_pages_of_a_crawl_are_parsed_while_another_never_runs_out_of_them(tmp_path: Path) -> None:
+    large = b"a" * (batch.MAX_BYTES + 1)
+    async with (
+        SharedParsers.open(max_children=3, max_spiders=1) as shared,
+        pool(shared, tmp_path) as busy,
+        pool(shared, tmp_path) as other,
+    ):
+        shared.memory = busy._memory = other._memory = PageMemory(2 * estimated_bytes(large) - 1)
+        submitted, found = 2, list[Answer]()
+
+        def submit_next(_: Answer) -> None:
+            nonlocal submitted
+            if not found and submitted < 300:
+                submitted += 1
+                busy.submit(task(submitted, body=large), submit_next)
+
+        for number in range(2):
+            busy.submit(task(number, body=large), submit_next)
+        for number in range(3):
+            other.submit(task(number, body=large), found.append)
+        await other.drain()
+        await busy.drain()
+
+    assert len(items(found)) == 3
+    assert submitted < 300, "the other crawl had its turn"
+    assert shared.memory.used == 0
 
 
 async def test_pages_of_crawls_that_compete_are_gathered_for_one_child(tmp_path: Path) -> None:

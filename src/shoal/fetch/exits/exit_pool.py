@@ -117,6 +117,8 @@ class ExitPool:
         self._doubts: OrderedDict[str, _Doubt] = OrderedDict()  # by URL
         self._down_since: float | None = None  # the first fault of an exit since any of them has worked
         self._down_why = ""
+        self._missed_at = 0.0  # the last time that a request got no answer through an exit since then
+        self._waited_s = 0.0  # between the two, while requests wanted an exit
         self._unreached: defaultdict[str, set[str]] = defaultdict(set)
         self._freed = asyncio.Event()
         self._exhausted = False
@@ -156,14 +158,26 @@ class ExitPool:
         )
 
     def given_up(self) -> str:
-        """Return why requests wait no longer for an exit that works; empty: they do."""
-        if self._down_since is None:
+        """Return why requests wait no longer for an exit that works; empty: they do.
+
+        Only time in which requests wanted an exit counts: a paused crawl, a host that rests and a computer
+        that sleeps say nothing of the exits.
+        """
+        now = self._clock()
+        if self._down_since is None or not 0 <= (since := now - self._missed_at) <= OUT_WAIT_S:
             return ""
-        records = [self.health.get(exit_key(exit.name)) for exit in self.all]
-        if any(record is None or not record.rest_until or record.cause == BY_HAND for record in records):
-            return ""
+        used_here = self._claims.usable(now) if self._claims is not None else None
+        for exit in self.all:
+            record = self.health.get(exit_key(exit.name))
+            if record is None or not record.rest_until or record.cause == BY_HAND:
+                return ""
+            if record.last_success > self._down_since:  # for another process of the store
+                self._down_since = None
+                return ""
+            if not is_out(record, now) and (used_here is None or exit.name in used_here):
+                return ""  # to be probed
         wait = self._settings.patience
-        waited = self._clock() - self._down_since
+        waited = self._waited_s + since
         if waited < (wait if self.has_worked else min(wait, NEVER_WORKED_S)):
             return ""
         worked = "works any longer" if self.has_worked else "has worked so far"
@@ -197,6 +211,7 @@ class ExitPool:
                 reason = f"no exit is configured with {wish}: see shoal proxy list"
                 return Failure(FailureClass.REFUSED, reason), None
             if isinstance(via, _Wait):
+                self._note_missed()
                 if last is None:
                     return NotSent(via.seconds), suspect
                 if suspect is not None:
@@ -548,18 +563,25 @@ class ExitPool:
             self._note_unreached(via, host)
 
     def _fail_exit(self, exit: str, why: str, *, login: bool = False) -> None:
-        if self._down_since is None:
-            self._down_since = self._clock()
-        self._down_why = f"{exit}: {why.removeprefix('exit: ')}"
+        self._note_missed(f"{exit}: {why.removeprefix('exit: ')}")
         self.health.fail(exit_key(exit), why, login=login)
+
+    def _note_missed(self, why: str = "") -> None:
+        """Record that a request got no answer: because an exit is at fault (`why`), or all of them rest."""
+        now = self._clock()
+        if self._down_since is not None:
+            # Waiting requests come back within this time; longer than that, none wanted an exit.
+            self._waited_s += min(max(now - self._missed_at, 0.0), OUT_WAIT_S)
+        elif why:
+            self._down_since, self._waited_s = now, 0.0
+        self._missed_at, self._down_why = now, why or self._down_why
 
     def _note_unreached(self, via: ChosenExit, host: str) -> None:
         """Record that an exit has not reached a host; after several in a row, the exit is at fault."""
         self._unreached[via.name].add(host)
         if len(self._unreached[via.name]) >= HOSTS_IN_A_ROW:
             why = f"it reached none of {HOSTS_IN_A_ROW} hosts in a row"
-            self._down_since = self._down_since or self._clock()
-            self._down_why = f"{via.name}: {why}"
+            self._note_missed(f"{via.name}: {why}")
             self.health.fail(exit_key(via.name), why, times=HOSTS_IN_A_ROW)
             del self._unreached[via.name]
 

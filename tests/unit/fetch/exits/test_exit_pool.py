@@ -364,6 +364,51 @@ async def test_requests_wait_for_an_exit_that_has_worked_and_a_minute_for_one_th
     assert 3_600 <= ended[worked] < 3_700
 
 
+async def test_time_without_requests_is_no_time_without_exits() -> None:
+    bench = Bench(*lines(2), patience=600.0)
+    await bench.get()
+    bench.answers = dict.fromkeys(("e1", "e2"), BAD)
+    while not (isinstance(await bench.get(), NotSent) and bench.pool.is_exhausted):
+        bench.now += 0.5
+    for _ in range(3):  # a paused crawl, a computer that sleeps, a host that rests
+        bench.now += 7_200.0
+        assert not bench.pool.given_up()
+        for _ in range(8):
+            bench.now += 0.5
+            await bench.get()
+            assert not bench.pool.given_up()
+    went = bench.now
+    while not (why := bench.pool.given_up()):
+        bench.now += 20.0
+        await bench.get()
+    assert 400 <= bench.now - went <= 600
+    assert "gone" in why
+
+
+async def test_an_exit_that_works_for_another_worker_ends_the_time_without_exits() -> None:
+    records = Records()
+    idle, other = (Bench(*lines(2), records=records, worker=name, patience=600.0) for name in ("w1", "w2"))
+    await idle.get()
+
+    async def gives_up_within(seconds: float) -> bool:
+        idle.answers = dict.fromkeys(("e1", "e2"), BAD)
+        until = idle.now + seconds
+        while idle.now < until and not idle.pool.given_up():
+            await idle.get()
+            idle.now += 5.0
+        return idle.now < until
+
+    assert not await gives_up_within(500.0)
+    other.now = idle.now
+    while not isinstance(await other.get(), Response):
+        other.now += 5.0
+    await other.pool.leave()
+    idle.now = other.now + 1.0
+    await idle.pool.health.sync(force=True)
+    assert not await gives_up_within(500.0)
+    assert await gives_up_within(300.0)
+
+
 async def test_exits_that_an_operator_lets_rest_end_no_crawl() -> None:
     bench = Bench(*lines(1))
     bench.answers = {"e1": BAD}
