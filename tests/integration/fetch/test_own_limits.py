@@ -1,5 +1,6 @@
 """No socket left on this machine: requests wait, and no URL, exit or name is charged."""
 
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ def no_files_left(*, but: int = 0) -> Iterator[None]:
     """Open files until this process may open no more than `but`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     held: list[int] = []
+    gc.collect()  # what earlier tests have left must not close its files in the meantime
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
     try:
         while True:

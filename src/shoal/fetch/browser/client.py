@@ -340,7 +340,7 @@ class BrowserClient:
         return answer
 
     def _remember(self, url: str, how: "_Next | None") -> None:
-        """Remember how a page goes on whose turn has not come; None: it has ended."""
+        """Remember what is left to do of a page whose turn has not come; None: nothing."""
         self._next.pop(url, None)
         if how is not None:
             self._next[url] = how

@@ -72,7 +72,7 @@ class PacedRequest:
         return granted
 
     def drop(self, origin: str, seconds: float) -> bool:
-        """Record that the request waits for so many seconds; return whether it was this one, unsent."""
+        """Record in how many seconds the request may be tried again; return whether it was this one, unsent."""
         if origin != self.origin or self.sent_at is not None:
             return False
         self.not_sent = seconds

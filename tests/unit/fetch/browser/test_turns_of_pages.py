@@ -82,7 +82,7 @@ async def test_a_download_whose_turn_is_far_away_is_fetched_later_without_a_brow
 
 
 class FarTurn:
-    """A turn that is due in so many seconds, whenever it is asked."""
+    """A turn that is due in as many seconds as the test says."""
 
     interval = 1.0
     host = "one.test"
@@ -129,7 +129,7 @@ class Turns(RequestRules):
         self.taken += 1
 
 
-async def test_requests_over_an_open_connection_give_no_turn_to_others_that_nobody_asked_for() -> None:
+async def test_requests_over_an_open_connection_give_no_turn_to_connections_that_no_request_needs() -> None:
     turns, tunnels = Turns(), list[str]()
     page = PageRequests("https://a.example/", GUARD, 500, turns, 0.5, tunnels.__contains__)
     origin = GUARD.origin("https://a.example/")
