@@ -18,7 +18,17 @@ from shoal.frontier.sqlite.hosts import MAX_ROBOTS, ROBOTS_SWEEP_WRITES
 from shoal.model.errors import Lost, Misconfigured, Unavailable
 from shoal.model.failure import FailureClass
 from shoal.model.generations.page_history import PageHistory, pack_history
-from shoal.model.outcome import Dead, Done, Fetched, Filtered, Gone, Outcome, Retry, Settlement
+from shoal.model.outcome import (
+    Acknowledgement,
+    Dead,
+    Done,
+    Fetched,
+    Filtered,
+    Gone,
+    Outcome,
+    Retry,
+    Settlement,
+)
 from shoal.sqlite_database import CHECKPOINT_EVERY_ROWS, open_database
 from shoal.testing.contracts.frontier import TIMEOUT, UNLIMITED, link, page, paths, states, take
 
@@ -339,3 +349,25 @@ async def test_a_deleted_crawl_leaves_no_rows(path: Path) -> None:
         assert "page_history" in of_crawls
         left = {name: database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in of_crawls}
     assert left == dict.fromkeys(of_crawls, 0)
+
+
+@pytest.mark.parametrize("table", ["request", "parsing"])
+async def test_a_damaged_row_is_dead_and_costs_no_other_request(path: Path, table: str) -> None:
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.crawls.open("c", pace=UNLIMITED)
+        await frontier.add("c", [link(str(number)) for number in range(3)])
+        if table == "parsing":
+            await frontier.commit([Settlement(lease, Fetched(page())) for lease in await take(frontier)])
+    with closing(sqlite3.connect(path)) as database, database:
+        first = f"(SELECT min(id) FROM {table})"
+        database.execute(f"UPDATE {table} SET request = x'c1ff00' WHERE id = {first}")
+    async with SqliteFrontier.open(path) as frontier:
+        await frontier.crawls.open("c")
+        if table == "parsing":
+            async for one in frontier.parsing("c"):
+                await frontier.acknowledge([Acknowledgement("c", one.fingerprint, Done(one.page))])
+            assert (await states(frontier))["done"] == 2
+        else:
+            assert len(await take(frontier)) == 2
+        await frontier.commit()
+        assert (await states(frontier))["dead"] == 1

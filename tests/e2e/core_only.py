@@ -88,6 +88,8 @@ COMMANDS = [
     Step("schedule resume", "schedule resume nightly"),
     Step("schedule run", "schedule run --once"),
     Step("schedule remove", "schedule remove nightly"),
+    Step("accept", "accept shop", code=1),  # nothing was held back
+    Step("release", "release shop"),
     Step("pause", "pause"),
     Step("resume", "resume"),
     Step("reparse", "reparse shop.py"),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.e2e.command import records, shoal
+from tests.e2e.command import NO_RETRIES, QUICK, records, shoal
 from tests.e2e.test_runs import Runs, Server, folder, site, store
 
 __all__ = ["folder", "site", "store"]
@@ -84,6 +84,36 @@ def test_a_renamed_class_replaces_good_data_only_when_it_is_accepted(
     assert runs.crawl(*AGAIN).code == 0  # the range has it now
     assert shoal("accept", "shop", "--store", store, cwd=folder).code == 1
     assert shoal("verify", "--deep", "--store", store, cwd=folder).code == 0
+
+
+@pytest.mark.slow("two generations of a fleet")
+def test_a_fleet_of_this_machine_says_what_dropped_and_accepting_replaces_what_its_operator_allows(
+    folder: Path, site: Server
+) -> None:
+    out, elsewhere = folder / "items.jsonl", folder / "elsewhere"
+    write_spider(folder, site)
+    elsewhere.mkdir()
+    site.pages = dict(shop())
+    command = ("fleet", *AGAIN, "-n", "1", "--store", "store", *QUICK)
+    assert shoal(*command, cwd=folder, env=NO_RETRIES).code == 0
+    good = out.read_bytes()
+    site.pages = dict(shop("cost"))
+
+    broken = shoal(*command, cwd=folder, env=NO_RETRIES)
+    unchanged = shoal(*(flag for flag in command if flag != "--again"), cwd=folder, env=NO_RETRIES)
+
+    for ran in (broken, unchanged):
+        assert ran.code == 11, ran
+        assert f"price is filled in 0 of {PRODUCTS} items" in ran.err, ran
+        assert "shoal accept shop" in ran.out, ran
+    assert f"{folder / 'items.new.jsonl'}" in broken.out, broken
+    assert out.read_bytes() == good
+    store = str(folder / "store")
+    refused = shoal("accept", "shop", "--store", store, cwd=elsewhere)
+    assert (refused.code, out.read_bytes()) == (1, good), refused
+    assert "worker.allow_outputs =" in refused.err, refused
+    assert shoal("accept", "shop", "--store", store, cwd=folder).code == 0
+    assert {record["price"] for record in records(out)} == {None}
 
 
 @pytest.mark.slow("three generations of a crawl")

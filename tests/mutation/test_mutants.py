@@ -61,6 +61,6 @@ def test_each_place_of_lua_is_changed_once_per_kind(source: str, expected: set[s
 
 
 def test_a_seed_draws_the_same_mutants_one_per_line() -> None:
-    drawn = draw(1, 50, only="model/")
-    assert drawn == draw(1, 50, only="model/") != draw(2, 50, only="model/")
-    assert len({(each.path, each.line) for each in drawn}) == len(drawn) == 50
+    drawn = draw(1, 20, only="model/pace.py")
+    assert drawn == draw(1, 20, only="model/pace.py") != draw(2, 20, only="model/pace.py")
+    assert len({(each.path, each.line) for each in drawn}) == len(drawn) == 20

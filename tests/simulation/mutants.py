@@ -187,7 +187,10 @@ def short_interval() -> None:
     change_source(
         SendGate,
         "turn",
-        ("LocalTurn(self, host, interval, burst)", "LocalTurn(self, host, interval * 0.9, burst)"),
+        (
+            "LocalTurn(self, host, interval, burst, early)",
+            "LocalTurn(self, host, interval * 0.9, burst, early)",
+        ),
     )
 
 

@@ -48,7 +48,7 @@ def _call(arguments: Sequence[str]) -> int:
 
     from typer.exceptions import TyperException
 
-    from shoal.cli.app import command
+    from shoal.cli.app import HELP_FLAGS, command
     from shoal.cli.input.encoding import require_utf8
     from shoal.cli.input.secret_files import load_secret_files
     from shoal.cli.process.log_format import start_logging
@@ -57,7 +57,8 @@ def _call(arguments: Sequence[str]) -> int:
     try:
         require_utf8(arguments, os.environ)
         load_secret_files(os.environ)
-        built = command(arguments[0] if arguments else "")
+        first = arguments[0] if arguments else ""
+        built = command(None if first.startswith("-") and first not in HELP_FLAGS else first)
         code = built.main(list(arguments), prog_name="shoal", standalone_mode=False)
     except TyperException as error:
         return _report_usage(error)

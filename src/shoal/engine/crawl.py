@@ -310,5 +310,7 @@ class Maintenance:
 
     async def _share_traps(self) -> None:
         """Take in the traps that other workers of the crawl have found, and what they have counted."""
-        if self._other_workers is not None:
-            share_traps(await self._other_workers(), self._limits, self._totals, self._counters)
+        if self._other_workers is None:
+            return
+        if share_traps(await self._other_workers(), self._limits, self._totals, self._counters):
+            self._scope.forget_sent_links()

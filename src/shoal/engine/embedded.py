@@ -41,6 +41,7 @@ from shoal.engine.fetchers import (
     redirect_rules,
 )
 from shoal.engine.generations.due import due_state
+from shoal.engine.generations.yield_check import read_own_totals
 from shoal.engine.outputs import EmbeddedOutputs, OutputCommit, Run, Writer, WriterThread
 from shoal.engine.plan import CrawlPlan, Stop, crawl_name, planned_outputs
 from shoal.engine.runs.decide import Decision, Reopening, RunAction, decide
@@ -233,7 +234,7 @@ class Embedded:
             self._created()
             versions = SpiderVersions.load(await frontier.reader.value(name, VERSIONS))
             version = versions.number(spider.version, time.time())
-            totals = crawl_totals.CrawlTotals.load(await frontier.reader.value(name, crawl_totals.KEY))
+            totals = await read_own_totals(frontier.reader, name)
             totals.reopen(
                 per_pattern=settings.links.per_pattern,
                 nothing_new=settings.links.nothing_new,
@@ -284,7 +285,7 @@ class Embedded:
                 learned=learned,
                 unparsed=frontier.parsing(name),
                 initial_state={
-                    crawl_totals.KEY: totals.dump(),
+                    crawl_totals.KEY: totals.dump_apart()[0],
                     VERSIONS: versions.dump(),
                     UNFINISHED: b"1",
                 },

@@ -103,6 +103,7 @@ class EmbeddedOutputs:
         self._rejects = rejects
         self._totals = totals
         self._stored_patterns = totals.known
+        self._stored_examples = b""
         self._run = run
         self._items: list[Item] = []
         self._rejected: list[Item] = []
@@ -114,6 +115,7 @@ class EmbeddedOutputs:
         self._items += result.items
         self._rejected += result.rejected
         self._changed |= self._totals.add(self._totals.bounded(sums.tally_of(ended.outcome, result)))
+        self._changed |= self._totals.add_items(len(result.items))
         if result.counts:
             self._totals.add_counts(result.counts)
             self._changed = True
@@ -147,9 +149,13 @@ class EmbeddedOutputs:
         # Totals change with `put` alone, which no task calls while another one flushes.
         known = self._totals.known
         changed = self._changed or known != self._stored_patterns
-        state = {self._crawl: {sums.KEY: self._totals.dump()}} if changed else {}
+        state: dict[str, bytes] = {}
+        if changed:
+            state[sums.KEY], examples = self._totals.dump_apart()
+            if self._totals.examples and examples != self._stored_examples:
+                state[sums.EXAMPLES] = self._stored_examples = examples
         self._changed, self._stored_patterns = False, known
-        return Durable(checkpoints, state, self._archive_s)
+        return Durable(checkpoints, {self._crawl: state} if state else {}, self._archive_s)
 
     async def finish(self) -> Durable:
         finished = await self._run(self._sinks.finish)
@@ -180,11 +186,9 @@ class StreamedOutputs:
         tally = self._totals.bounded(sums.tally_of(ended.outcome, result))
         self._totals.add(tally)  # of this run; the store adds it to those of all runs
         if result.counts:
-            self._totals.add_counts(result.counts)
             # What a child calls a count must not change another total.
-            known = self._totals.counts
-            counts = {name: n for name, n in result.counts.items() if is_count(name) and name in known}
-            tally = {**tally, **counts}
+            counts = {name: number for name, number in result.counts.items() if is_count(name)}
+            tally = {**tally, **self._totals.add_counts(counts)}
         self._rejects.write(result.rejected)
         return msgspec.structs.replace(ended, items=result.items, tally=tally)
 

@@ -10,9 +10,21 @@ import msgspec
 
 from shoal.model.outcome import Done, Outcome
 from shoal.model.page import ParseResult
-from shoal.model.yields.counts import LOGIN, MAX_EXAMPLE_CHARS, MAX_EXAMPLES, MAX_NAMES, YieldDrop
+from shoal.model.yields.counts import (
+    FILLED,
+    LOGIN,
+    MAX_EXAMPLE_CHARS,
+    MAX_EXAMPLES,
+    MAX_NAMES,
+    REPEATED,
+    SATURATED,
+    SEPARATOR,
+    YieldDrop,
+    count_name,
+)
 
 KEY = "sums"
+EXAMPLES = "examples"  # the value of a crawl in a folder with the examples of its totals, which seldom change
 LINKS = "links."  # followed by a rule: the name of a total of links
 DISCARDED = "discarded."  # followed by a reason: the name of a total of items
 MAX_REASONS = 50  # for which items were dropped that are counted by name; spiders choose them
@@ -45,28 +57,40 @@ class CrawlTotals(msgspec.Struct):
     large: dict[str, ClosedPattern] = {}  # patterns with very many URLs, which are crawled all the same
     closed: dict[str, ClosedPattern] = {}  # shapes whose pages bring nothing new
     released: frozenset[str] = frozenset()  # shapes that an operator has released: they are not closed again
+    items: int = -1  # of all pages and hooks, counted or not; -1: an earlier version has not added them up
     counts: dict[str, int] = {}  # of items and filled fields (`model.yields`)
     examples: dict[str, tuple[str, ...]] = {}  # by name of a count: URLs of pages that lack something of it
     dropped: tuple[YieldDrop, ...] = ()  # what is out of range in this generation; readers add it
     no_data: str = ""  # why it has no item; readers add it
 
     @classmethod
-    def load(cls, stored: bytes | None) -> "CrawlTotals":
-        return cls() if stored is None else msgspec.json.decode(stored, type=cls)
+    def load(cls, stored: bytes | None, examples: bytes | None = None) -> "CrawlTotals":
+        totals = cls(items=0) if stored is None else msgspec.json.decode(stored, type=cls)
+        if examples:
+            totals.examples |= msgspec.json.decode(examples, type=dict[str, tuple[str, ...]])
+        return totals
 
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
+
+    def dump_apart(self) -> tuple[bytes, bytes]:
+        """Return the totals without the examples, and the examples."""
+        totals = msgspec.structs.replace(self, examples={})
+        return msgspec.json.encode(totals), msgspec.json.encode(self.examples)
 
     @property
     def known(self) -> int:
         """The number of patterns that people have to know of."""
         return len(self.large) + len(self.closed)
 
-    def reopen(self, *, per_pattern: int, nothing_new: int, released: Collection[str] = ()) -> None:
-        """Reopen what exceeded lower limits than these (0: no limit), and what an operator has released."""
+    def reopen(self, *, per_pattern: int, nothing_new: int, released: Collection[str] = ()) -> bool:
+        """Reopen what exceeded lower limits than these (0: no limit), and what an operator has released.
+
+        Return whether any was not known to be released.
+        """
         self.large = _beyond(self.large, per_pattern)
         self.closed = _beyond(self.closed, nothing_new)
-        self.release(released)
+        return self.release(released)
 
     def release(self, shapes: Collection[str]) -> bool:
         """Reopen shapes; return whether any was not known to be released."""
@@ -107,13 +131,34 @@ class CrawlTotals(msgspec.Struct):
             kept[name] = kept.get(name, 0) + count
         return kept
 
-    def add_counts(self, counts: Mapping[str, int]) -> None:
-        """Add the counts of a page; beyond `MAX_NAMES`, only those whose names are known."""
+    def add_items(self, number: int) -> bool:
+        """Add the items of a page, unless the number of those before is unknown; return whether it did."""
+        if self.items < 0 or not number:
+            return False
+        self.items += number
+        return True
+
+    def add_counts(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        """Add the counts of a page, and return what was added.
+
+        Beyond `MAX_NAMES`, a field that is not known is left out, and its handler is marked as saturated.
+        """
         known = self.counts
         if len(known) > MAX_NAMES:
-            counts = {name: number for name, number in counts.items() if name in known}
+            counts = self._bounded_counts(counts)
         for name, number in counts.items():
             known[name] = known.get(name, 0) + number
+        return counts
+
+    def _bounded_counts(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        kept: dict[str, int] = {}
+        for name, number in counts.items():
+            if name not in self.counts and name[:1] in (FILLED, REPEATED):
+                name, number = count_name(SATURATED, name.split(SEPARATOR)[1]), 1
+            # Spiders have few handlers; a parse child may name any number.
+            if name in self.counts or len(self.counts) + len(kept) < 2 * MAX_NAMES:
+                kept[name] = number
+        return kept
 
     def add_example(self, url: str, counts: dict[str, int]) -> None:
         """Remember the URL of a page for what it lacks, a few of each: items of a handler, or a field.
@@ -122,7 +167,7 @@ class CrawlTotals(msgspec.Struct):
         """
         # Of a page with items none is larger than their number; of one without, that of its pages is.
         most = max(counts.values())
-        lacking = [name for name, number in counts.items() if number < most]
+        lacking = [name for name, number in counts.items() if number < most and name[:1] != SATURATED]
         first = next(iter(counts))  # its pages
         if len(self.examples.get(first, ())) < MAX_EXAMPLES:
             lacking.append(first)
@@ -130,6 +175,11 @@ class CrawlTotals(msgspec.Struct):
             lacking.append(last)
         for name in lacking:
             known = self.examples.get(name, ())
+            # The counts of the page are added later, by the same rule.
+            if not known and name not in self.counts and len(self.counts) > MAX_NAMES:
+                continue
+            if not known and len(self.examples) >= MAX_NAMES:
+                continue
             if len(known) < MAX_EXAMPLES and url not in known and len(url) <= MAX_EXAMPLE_CHARS:
                 self.examples[name] = (*known, url)
 

@@ -83,7 +83,7 @@ async def run_crawl(
             if store.capabilities.shared:
                 shared = partial(_run_shared, plan, store, stop, opened, watch=watch, is_behind=is_behind)
                 summary = with_kept(await shared(decided=decided, metrics=metrics))
-                summary = await _with_yield(store, summary)
+                summary = await with_yield(store, summary)
                 return CrawlResult(summary, await _explain(store, summary))
             if store.capabilities.durable:
                 summary = await run(opened=opened, decided=decided)
@@ -91,7 +91,7 @@ async def run_crawl(
         except NothingToDo as complete:
             summary = complete_summary(complete, store.address)
             if store.capabilities.shared and complete.crawl in await store.crawls.names():
-                summary = await _with_yield(store, summary)
+                summary = await with_yield(store, summary)
             return CrawlResult(summary, decision=complete.decision)
         if not plan.outputs:
             raise Misconfigured(f"store: {store.address} keeps no items: name an output with --out")
@@ -119,7 +119,7 @@ async def check_plan(plan: CrawlPlan) -> None:
     refuse_foreign(plan.outputs, own=(), confirmed=plan.confirmed)
 
 
-async def _with_yield(store: "Store", summary: Summary) -> Summary:
+async def with_yield(store: "Store", summary: Summary) -> Summary:
     """Return the summary with what workers have found out of range in a generation that has ended."""
     if summary.ending in RESUMED:
         return summary

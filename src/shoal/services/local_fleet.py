@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from shoal.child_process import ChildProcess, run_child
 from shoal.engine.crawl_options import sandbox_rules
 from shoal.engine.fetchers import exits_in_words
 from shoal.engine.plan import CrawlPlan, Stop
-from shoal.engine.runs.outcome import Decided
-from shoal.engine.snapshot import Ending, Opening, Snapshot, Summary
+from shoal.engine.runs.outcome import Decided, NothingToDo
+from shoal.engine.snapshot import RESUMED, Ending, Opening, Snapshot, Summary
 from shoal.fetch.exits.ledger import STOP
 from shoal.fetch.registry import usable_pools
 from shoal.model.configuration.configure import VARIABLES
@@ -31,6 +32,7 @@ from shoal.model.failure import FailureClass
 from shoal.model.format import plural
 from shoal.services.autoscale.observe import Observer
 from shoal.services.autoscale.rules import Limit, Recent, ScaleRules, combined, stabilize, wanted_workers
+from shoal.services.crawl import complete_summary, with_kept, with_yield
 from shoal.services.inspect.monitor import Overview, StoreMonitor
 from shoal.services.inspect.status import CrawlStatus, read_crawl
 from shoal.services.log_following import follow_logs
@@ -63,13 +65,22 @@ async def run_fleet(
     """Crawl with several workers until nothing is left, or until `stop` asks them to end earlier.
 
     With `scale`, their number follows the load, from `workers` on. `worker_flags` are added to the command of
-    each worker; `follow` is called with each line that they log. Raises `NothingToDo` for a complete crawl.
+    each worker; `follow` is called with each line that they log. Raises `NothingToDo` for a complete crawl
+    whose data is not worse than before.
     """
     began = time.monotonic()
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_shared_store(plan.settings.store))
         fleet = store.fleet
-        submitted = await submit(store, plan, stop, decided=decided)
+        try:
+            submitted = await submit(store, plan, stop, decided=decided)
+        except NothingToDo as complete:
+            if complete.crawl not in await store.crawls.names():
+                raise
+            summary = await with_yield(store, complete_summary(complete, store.address))
+            if not summary.dropped and not summary.no_data:
+                raise
+            return summary
         before = await read_crawl(store, submitted.crawl)
         items = await fleet.frontier.reader.items(submitted.crawl)
         outputs, archive = submitted.outputs, f"{LOCAL_FOLDER}/archive"
@@ -99,7 +110,7 @@ async def run_fleet(
     elapsed = time.monotonic() - began
     pages = after.counts["done"] - before.counts["done"]
     max_dead = plan.settings.crawl.max_dead
-    return Summary(
+    summary = Summary(
         ending=_ending(plan, stop, after, unwritten, ends),
         snapshot=Snapshot(
             crawl=submitted.crawl,
@@ -131,6 +142,9 @@ async def run_fleet(
         large=after.large,
         closed=after.closed,
     )
+    if summary.ending in RESUMED:
+        return summary
+    return replace(with_kept(summary), dropped=tuple(after.yield_dropped), no_data=after.no_data)
 
 
 def worker_environment(plan: CrawlPlan, crawl: str, dsn: str) -> dict[str, str]:

@@ -51,8 +51,16 @@ class Compression(NamedTuple):
         return self.pack(b"") if self.decompressor else b""
 
     def holds_nothing(self, path: Path | str) -> bool:
-        with self.open(path) as contents:
-            return not contents.read(1)
+        """Return whether a file was begun and has no contents; one that is not compressed has some."""
+        with open(path, "rb") as file:
+            head = file.read(4)
+        if not self.empty.startswith(head):
+            return False
+        try:
+            with self.open(path) as contents:
+                return not contents.read(1)
+        except DAMAGE:
+            return False
 
     def open(self, path: Path | str) -> BinaryIO:
         """Open the contents of a file for reading, line by line if need be."""

@@ -109,7 +109,7 @@ def _from_beside(draft: str) -> Path:
     return Path(*Path(draft).parts[-2:])
 
 
-def _hide(draft: str) -> None:
+def hide(draft: str) -> None:
     """Remove the link to a draft, if it is one."""
     folder = Path(draft).parent
     link = Path(name_beside(str(folder.parent / Path(draft).name)))
@@ -120,7 +120,7 @@ def _hide(draft: str) -> None:
 
 def discard(draft: str) -> None:
     """Delete a draft."""
-    _hide(draft)
+    hide(draft)
     shutil.rmtree(Path(draft).parent, ignore_errors=True)
 
 
@@ -145,7 +145,7 @@ def publish(drafts: Mapping[str, str]) -> None:
         with translate_errors(target), _locked(folder) as is_there:
             if not is_there:
                 continue
-            _hide(draft)
+            hide(draft)
             # The output itself first: then the draft is gone, and the rest is moved when this is repeated.
             for made in sorted(folder.iterdir(), key=lambda path: path.name != target.name):
                 _replace(made, target.parent / made.name)

@@ -1,9 +1,12 @@
 """Names of outputs: in checkpoints, in the store and in messages, never with a password."""
 
+import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 STDOUT = "-"
+PART = re.compile(r"part-(\d{5,9})\.parquet")  # a file of an output that is a folder
+HIDDEN_PART = re.compile(r"\.rows-\d{5,9}\.jsonl|\.draft\.parquet")  # what it is made from
 _ALIASES = {"postgres": "postgresql"}
 # The options of an address that say which output it is. All others say how to reach it and may be secret.
 _POSTGRES_OPTIONS = frozenset({"host", "port", "dbname", "table"})
@@ -13,6 +16,16 @@ _OPTIONS = _POSTGRES_OPTIONS | {"bucket", "collection", "database", "index", "pr
 def is_address(output: str) -> bool:
     """Return whether an output is an address (`scheme://...`) and not a path."""
     return "://" in output
+
+
+def is_part(name: str) -> bool:
+    """Return whether a file in an output that is a folder is one that a sink writes there."""
+    return bool(PART.fullmatch(name) or HIDDEN_PART.fullmatch(name))
+
+
+def parts_folder(path: Path) -> Path:
+    """Return the folder with the rows of a Parquet file whose run has not ended."""
+    return path.with_name(f"{path.name}.parts")
 
 
 def public_name(output: str) -> str:

@@ -34,6 +34,7 @@ from shoal.sinks.files import (
     sync_folder,
     translate_errors,
 )
+from shoal.sinks.names import parts_folder
 from shoal.sinks.parquet_parts import (
     PART_BYTES,
     PART_ROWS,
@@ -255,11 +256,6 @@ class ParquetSink:
             part_rows=self._part_rows,
             part_bytes=self._part_bytes,
         )
-
-
-def parts_folder(path: Path) -> Path:
-    """Return the folder with the rows of a run that has not ended."""
-    return path.with_name(f"{path.name}.parts")
 
 
 def decode_file(checkpoint: bytes, path: Path) -> ParquetCheckpoint:

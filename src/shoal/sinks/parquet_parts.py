@@ -14,7 +14,6 @@ it. If that part has been completed since, `restore` shortens it to those rows.
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +37,7 @@ from shoal.sinks.files import (
     sync_folder,
     translate_errors,
 )
+from shoal.sinks.names import HIDDEN_PART, PART, is_part
 from shoal.sinks.tables import (
     Column,
     checksum_of_table,
@@ -51,9 +51,6 @@ from shoal.sinks.tables import (
 
 PART_ROWS = 50_000  # rows and bytes of JSON that make a part: about half a second of work
 PART_BYTES = 32 * MIB
-
-_PART = re.compile(r"part-(\d{5,9})\.parquet")
-_HIDDEN = re.compile(r"\.rows-\d{5,9}\.jsonl|\.draft\.parquet")
 
 
 class PartsCheckpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -185,7 +182,7 @@ class PartsSink:
     def _check_free(self) -> None:
         """Raise unless the folder is empty, or holds only files of this sink and may be overwritten."""
         names = os.listdir(self._path)
-        ours = [name for name in names if _PART.fullmatch(name) or _HIDDEN.fullmatch(name)]
+        ours = [name for name in names if is_part(name)]
         if names and (not self._overwrite or len(ours) < len(names)):
             raise foreign_output(self._path)
 
@@ -200,9 +197,9 @@ class PartsSink:
         rows_file, part = rows_path(self._path, state.part), part_path(self._path, state.part)
         completed = state.rows > 0 and part.exists()
         for name in os.listdir(self._path):
-            number = int(found[1]) if (found := _PART.fullmatch(name)) else -1
+            number = int(found[1]) if (found := PART.fullmatch(name)) else -1
             outdated = number > state.part or (number == state.part and not completed)
-            leftover = _HIDDEN.fullmatch(name) and (completed or not state.rows or name != rows_file.name)
+            leftover = HIDDEN_PART.fullmatch(name) and (completed or not state.rows or name != rows_file.name)
             if outdated or leftover:
                 (self._path / name).unlink()
         self._next, self._rows, self._before = state.part, state.rows, state.before

@@ -247,10 +247,11 @@ class CrawlSession:
                     return
 
     async def _remove_secrets(self) -> None:
-        """Remove the secrets of a finished crawl from its record; not while there is something to replay."""
+        """Remove the secrets of a finished crawl from its record, unless requests can be queued again."""
         if self.record.without_secrets().revision == self.record.revision:
             return
-        if (await self._frontier.reader.counts(self.record.name)).dead:
+        counts = (await self._frontier.reader.counts(self.record.name)).by_state()
+        if counts["dead"] or counts.get("held"):
             return
         key = self._context.plan.rules.record_key
         if await self._context.fleet.crawls.remove_secrets(self.record, key=key):

@@ -14,7 +14,7 @@ from shoal.archive.writer import Part
 from shoal.engine import outputs as output_module
 from shoal.engine.commit import COMMIT_BATCH, COMMIT_LINK_BYTES, Committer, count_within
 from shoal.engine.outputs import EmbeddedOutputs, StreamedOutputs
-from shoal.model.crawl_totals import KEY, CrawlTotals
+from shoal.model.crawl_totals import EXAMPLES, KEY, CrawlTotals
 from shoal.model.errors import Unavailable
 from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Lease, Settlement
@@ -278,6 +278,25 @@ async def test_a_page_that_leaves_nothing_out_writes_no_sums() -> None:
     await work.flush()
 
     assert witness.state == {}
+
+
+async def test_examples_are_written_only_when_they_have_changed() -> None:
+    witness, totals = Witness(), CrawlTotals(items=0)
+    work = committer(witness, totals)
+    counts = {"p\x1fh": 1, "i\x1fh": 1, "f\x1fh\x1fprice": 0}
+
+    states = []
+    for number, url in enumerate(("/1", "/2", "")):
+        if url:
+            totals.add_example(url, counts)
+        work.settle(settlement(number), msgspec.structs.replace(brought(f"k{number}"), counts=counts))
+        witness.state = {}
+        await work.flush()
+        states.append(dict(witness.state))
+
+    assert [EXAMPLES in state for state in states] == [True, True, False]
+    assert CrawlTotals.load(states[2][KEY], states[1][EXAMPLES]) == totals
+    assert totals.items == totals.counts["i\x1fh"] == 3
 
 
 async def test_in_a_fleet_items_travel_with_their_page_once_it_is_archived() -> None:

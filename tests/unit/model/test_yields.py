@@ -305,8 +305,39 @@ def test_counts_and_examples_stay_bounded_whatever_fields_pages_bring() -> None:
     pages = [Page(f"/{n}", f"h{n}", ({f"{n} {m}": None for m in range(200)},)) for n in range(50)]
     _, totals = generation(pages, 0)
 
-    assert len(totals.counts) <= MAX_NAMES + MAX_COUNTS
+    assert len(totals.counts) <= 2 * MAX_NAMES + MAX_COUNTS
+    assert len(totals.examples) <= MAX_NAMES
     assert all(len(urls) <= MAX_EXAMPLES for urls in totals.examples.values())
+
+
+def test_a_field_whose_name_nothing_can_encode_is_counted() -> None:
+    _, totals = generation([Page("/", "h", ({"a\ud800": 1, "ä": 2},))], 0)
+
+    assert CrawlTotals.load(totals.dump()).counts["f\x1fh\x1fa?"] == 1
+    assert totals.counts["f\x1fh\x1fä"] == 1
+
+
+def test_fields_that_are_not_counted_because_there_are_too_many_are_not_missed() -> None:
+    pages = [
+        Page(f"/{handler}/{n}", handler, ({f"{handler} {m}": f"{n} {m}" for m in range(size)},))
+        for handler, size in (("a", 88), ("b", 88), ("c", 88), ("d", 88), ("large", 150))
+        for n in range(30)
+    ]
+    history = (generation(pages, 0)[0],)
+    mixed = random.Random(1).sample(pages, len(pages))
+    shuffled = [
+        replace(
+            page, items=({name: item[name] for name in random.Random(page.url).sample([*item], len(item))},)
+        )
+        for page in mixed[::-1]
+        for item in page.items
+    ]
+
+    now, _ = generation(shuffled, 1)
+
+    assert find_drops(history, now) == ()
+    assert {name: one.items for name, one in now.handlers.items()} == dict.fromkeys(history[0].handlers, 30)
+    assert now.handlers["large"].saturated
 
 
 def test_examples_of_all_workers_are_joined() -> None:

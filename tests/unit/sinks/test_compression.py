@@ -48,3 +48,10 @@ def test_a_file_without_contents_holds_nothing(compression: Compression, tmp_pat
     path = tmp_path / "file"
     path.write_bytes(compression.empty)
     assert compression.holds_nothing(path)
+
+
+@PACKED
+def test_a_file_of_another_format_holds_something(compression: Compression, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"text")
+    assert not compression.holds_nothing(path)

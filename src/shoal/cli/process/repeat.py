@@ -23,8 +23,10 @@ CONTINUE_AFTER = frozenset(
         ExitCode.UNAVAILABLE,
         ExitCode.BAD_LINES,
         ExitCode.KEPT,
+        ExitCode.HELD,
         ExitCode.NO_DATA,
         ExitCode.YIELD_DROPPED,
+        ExitCode.NO_EXIT,
     }
 )
 LOOK_EVERY_S = 0.5

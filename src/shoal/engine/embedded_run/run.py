@@ -16,15 +16,13 @@ from dataclasses import dataclass, field, replace
 from shoal.engine.counters import Counters
 from shoal.engine.crawl import Crawl
 from shoal.engine.embedded import Embedded
-from shoal.engine.generations.yield_check import YieldVerdict, check_yield
+from shoal.engine.generations.yield_check import YieldVerdict, check_yield, read_own_totals
 from shoal.engine.outputs import Writer, WriterThread
 from shoal.engine.plan import CrawlPlan, Stop
 from shoal.engine.runs.outcome import Decided
 from shoal.engine.session import SessionParser, open_session
 from shoal.engine.snapshot import RESUMED, Ending, Opening, Snapshot, Summary
 from shoal.fetch.http.client import HttpClient
-from shoal.model.crawl_totals import KEY as TOTALS
-from shoal.model.crawl_totals import CrawlTotals
 from shoal.model.errors import Interrupted, leaves
 from shoal.sinks.drafts import DRAFTS, dump_drafts, load_drafts, publish, rename_outputs, show
 from shoal.stores.contract.checkpoints import sinks_key
@@ -174,7 +172,7 @@ class EmbeddedRun:
 
     async def _check_yield(self, crawl: str, frontier: WorkingFrontier) -> YieldVerdict:
         """Record whether this generation may replace the last one's outputs, while alerts are evaluated."""
-        totals = CrawlTotals.load(await frontier.reader.value(crawl, TOTALS))
+        totals = await read_own_totals(frontier.reader, crawl)
         verdict = await check_yield(frontier.reader, totals, crawl)
         await frontier.commit(crawl_state={crawl: verdict.state})
         return verdict

@@ -15,7 +15,7 @@ import msgspec
 from shoal.engine.runs.facts import KEY as COMMAND
 from shoal.engine.runs.facts import CommandFacts
 from shoal.frontier.results import Counts, DeadLetter
-from shoal.model.crawl_totals import BEGAN, PART, CrawlTotals, total
+from shoal.model.crawl_totals import BEGAN, EXAMPLES, KEY, PART, CrawlTotals, total
 from shoal.model.failure import FailureClass
 from shoal.model.format import plural
 from shoal.model.yields.counts import (
@@ -67,11 +67,23 @@ class YieldVerdict:
         return not self.drops and not self.no_data
 
 
+class ValueReader(Protocol):
+    """The part of a folder's frontier that the totals of a crawl come from."""
+
+    async def value(self, crawl: str, key: str) -> bytes | None: ...
+
+
+async def read_own_totals(reader: ValueReader, crawl: str) -> CrawlTotals:
+    """Return the totals of a crawl in a folder, with the examples."""
+    return CrawlTotals.load(await reader.value(crawl, KEY), await reader.value(crawl, EXAMPLES))
+
+
 class TotalsReader(Protocol):
     """The part of a fleet's frontier that the totals of a crawl come from."""
 
     async def values(self, crawl: str) -> dict[str, bytes]: ...
     async def totals(self, crawl: str) -> dict[str, int]: ...
+    async def items(self, crawl: str) -> int: ...
 
 
 async def read_totals(reader: TotalsReader, crawl: str) -> CrawlTotals:
@@ -84,6 +96,7 @@ async def read_totals(reader: TotalsReader, crawl: str) -> CrawlTotals:
     stored = await reader.totals(crawl)
     totals.add_counts({name: number for name, number in stored.items() if is_count(name)})
     totals.rejected += stored.get("rejected", 0)
+    totals.items = await reader.items(crawl)
     return totals
 
 
@@ -93,7 +106,10 @@ async def check_yield(reader: YieldReader, totals: CrawlTotals, crawl: str) -> Y
         return YieldVerdict({DROPPED: b"", NO_DATA: b""})
     history = load_history(await reader.value(crawl, HISTORY))
     now, facts = await read_generation(reader, totals, crawl)
-    no_data = "" if _has_data(now, facts) else await _no_data(reader, totals, crawl, facts)
+    if not _is_counted(now, totals):
+        return YieldVerdict({DROPPED: b"", NO_DATA: b""})
+    was_accepted = any(one.began == now.began for one in history)
+    no_data = "" if was_accepted or _has_data(now, facts) else await _no_data(reader, totals, crawl, facts)
     drops = find_drops(history, now, totals.examples)
     state = {DROPPED: dump(drops) if drops else b"", NO_DATA: no_data.encode("utf-8", "replace")}
     if not drops and not no_data and now.handlers:
@@ -105,7 +121,9 @@ async def accepted_state(reader: YieldReader, totals: CrawlTotals, crawl: str) -
     """Return what has to be stored so that the current generation is accepted and part of the range."""
     history = load_history(await reader.value(crawl, HISTORY))
     now, _ = await read_generation(reader, totals, crawl)
-    return {HISTORY: dump(with_generation(history, now)), DROPPED: b"", NO_DATA: b""}
+    if _is_counted(now, totals):
+        history = with_generation(history, now)
+    return {HISTORY: dump(history), DROPPED: b"", NO_DATA: b""}
 
 
 async def read_generation(
@@ -135,11 +153,21 @@ def reach_of(facts: CommandFacts, arguments: bytes) -> str:
     return blake2b(alike.dump() + arguments, digest_size=8).hexdigest()
 
 
+def _is_counted(now: GenerationYield, totals: CrawlTotals) -> bool:
+    """Return whether every item of a generation was counted.
+
+    Not if a version or a worker that does not count has made some, or a page is known from such a version:
+    what they yielded would be missed, or would be missing from the range.
+    """
+    return now.items == totals.items
+
+
 def _has_data(now: GenerationYield, facts: CommandFacts) -> bool:
     """Return whether there is an item; with --item, which adds the URL by itself, one with a chosen field."""
     if not facts.fields:
         return bool(now.items)
-    return any(handler.filled.get(name) for handler in now.handlers.values() for name, _ in facts.fields)
+    of_each = now.handlers.values()
+    return any(own.saturated or own.filled.get(name) for own in of_each for name, _ in facts.fields)
 
 
 async def _no_data(reader: YieldReader, totals: CrawlTotals, crawl: str, facts: CommandFacts) -> str:

@@ -152,8 +152,11 @@ def share_traps(
     limits: LinkLimits,
     totals: crawl_totals.CrawlTotals,
     counters: TrapCounters,
-) -> None:
-    """Take what other workers have closed and counted from the values that are stored with the crawl."""
+) -> bool:
+    """Take what other workers have closed and counted from the values that are stored with the crawl.
+
+    Return whether an operator has released a pattern since: links to it that were dropped may be sent again.
+    """
     for key, value in values.items():
         if key.startswith(crawl_totals.PART):
             try:
@@ -162,6 +165,7 @@ def share_traps(
                 continue  # `shoal status` reports it
             totals.close(others)
     released = crawl_totals.load_released(values.get(crawl_totals.RELEASED))
-    totals.reopen(per_pattern=limits.per_pattern, nothing_new=limits.nothing_new, released=released)
+    is_new = totals.reopen(per_pattern=limits.per_pattern, nothing_new=limits.nothing_new, released=released)
     parts = [value for key, value in values.items() if key.startswith(PART) and key != counters.key]
     counters.set_others(parts)
+    return is_new

@@ -136,7 +136,7 @@ def _give_up_unreadable(
     crawl.counts.die(FailureClass.UNREADABLE)
     changes.removed.append(row.id)
     kind, why = FailureClass.UNREADABLE.value, quarantine.describe(error)
-    changes.ended.append((crawl.id, row.fp, "dead", now, 0, kind, why, 0.0, None, None))
+    changes.ended.append((crawl.id, row.fp, "dead", now, 0, kind, why, 0.0, None, None, None))
     damaged = quarantine.DamagedRow(crawl.id, "request", row.id, row.request)
     changes.quarantined.append(quarantine.row(damaged, error, now))
     if host.open and not was_open:

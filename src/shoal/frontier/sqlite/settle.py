@@ -242,7 +242,7 @@ def give_up_unreadable_page(
     unreadable = FailureClass.UNREADABLE.value
     damaged = quarantine.DamagedRow(crawl.id, "parsing", page.id, body)
     changes.ended.append(
-        (crawl.id, fp, "dead", now, 0, unreadable, quarantine.describe(error), 0.0, None, None)
+        (crawl.id, fp, "dead", now, 0, unreadable, quarantine.describe(error), 0.0, None, None, None)
     )
     changes.quarantined.append(quarantine.row(damaged, error, now))
 

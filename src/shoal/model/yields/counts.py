@@ -11,6 +11,7 @@ NO_DATA = "no_data"  # the value of a crawl that says why its current generation
 
 SEPARATOR = "\x1f"  # in the name of a count: kind, handler, and the field if it is about one
 PAGES, ITEMS, FILLED, REPEATED = "p", "i", "f", "r"
+SATURATED = "s"  # pages of which a field was not counted: the handler has too many
 LOGIN = "l"  # pages that show a log-in form in answer to one
 MAX_NAME_CHARS = 61  # 244 bytes at most: the store takes 255
 MAX_HANDLER_CHARS, MAX_FIELD_CHARS = 24, 34
@@ -23,7 +24,9 @@ MAX_HISTORY = 20  # generations
 def count_name(kind: str, handler: str, field: str = "") -> str:
     """Return the name of a count among the totals of a crawl."""
     name = f"{kind}{SEPARATOR}{handler[:MAX_HANDLER_CHARS]}"
-    return f"{name}{SEPARATOR}{field[:MAX_FIELD_CHARS]}" if field else name
+    name = f"{name}{SEPARATOR}{field[:MAX_FIELD_CHARS]}" if field else name
+    # JSON of a page may bring half of a surrogate pair, which nothing can encode.
+    return name if name.isascii() else name.encode("utf-8", "replace").decode()
 
 
 def is_count(name: str) -> bool:
@@ -38,6 +41,7 @@ class HandlerYield(msgspec.Struct, frozen=True, omit_defaults=True):
     items: int = 0
     filled: dict[str, int] = {}  # items in which a field holds something, by field
     repeated: dict[str, int] = {}  # items in which it has the value of the item before
+    saturated: bool = False  # it has more fields than are counted: a field without a count may be filled
 
 
 NOTHING = HandlerYield()
@@ -128,6 +132,7 @@ def read_handlers(counts: Mapping[str, int]) -> dict[str, HandlerYield]:
             numbers.get(ITEMS, 0),
             fields.get(handler, {}).get(FILLED, {}),
             fields.get(handler, {}).get(REPEATED, {}),
+            SATURATED in numbers,
         )
         for handler, numbers in read.items()
     }

@@ -109,8 +109,11 @@ def _fields(
 ) -> Iterator[YieldDrop]:
     """Yield the fields that are filled too rarely, and those that varied and have become constant."""
     after = now.handlers.get(handler, NOTHING)
-    seen = [one.handlers[handler] for one in run if handler in one.handlers and one.handlers[handler].items]
-    if not after.items or not seen:
+    if not after.items or after.saturated or before.saturated:
+        return
+    known = (one.handlers.get(handler, NOTHING) for one in run)
+    seen = [one for one in known if one.items and not one.saturated]
+    if not seen:
         return
     changed = run[-1].version != now.version
     for field, filled in before.filled.items():

@@ -13,6 +13,7 @@ import asyncio
 import math
 import os
 import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,16 +27,21 @@ from shoal.model.configuration.output_patterns import is_address
 from shoal.model.errors import Misconfigured, ShoalError, Unavailable
 from shoal.model.sandbox import SandboxMode
 from shoal.model.settings import Settings
+from shoal.model.yields.counts import DROPPED
 from shoal.services.commands.child_command import end_command, spawn_command, wait_for_end
 from shoal.services.commands.seed_query import query_name
 from shoal.services.schedules.remove import discard_empty, remove_run
 from shoal.services.schedules.rules import CLAIM_S, TICK, span_of, stamp_of
 from shoal.services.schedules.scheduler import Started
 from shoal.sinks.names import STDOUT, keep_slash
+from shoal.stores.contract.crawl_record import CrawlRecord
+from shoal.stores.contract.record_reader import settings_of as crawl_settings
 from shoal.stores.contract.schedules import Overlap, RunState, Schedule, ScheduledRun
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
+from shoal.worker.output_tasks import are_finished
 
+VERDICT_S = 60.0  # in which workers judge the items of a crawl whose outputs are complete
 RETRY_S = 2.0  # before a folder that another crawl owns is tried again
 _FINISHED = {
     0: "",
@@ -147,6 +153,7 @@ class CommandLauncher:
         self._shared = store.capabilities.shared
         self._running: dict[tuple[str, float], asyncio.subprocess.Process] = {}  # by crawl and tick
         self._replaced: set[tuple[str, float]] = set()
+        self._complete_since: dict[str, float] = {}  # crawls whose workers have not yet judged their items
 
     async def start(self, schedule: Schedule, run: ScheduledRun) -> Started:
         if self._shared:
@@ -176,17 +183,49 @@ class CommandLauncher:
     async def is_finished(self, crawl: str) -> bool:
         if not self._shared:
             return all(name != crawl for name, _ in self._running)
-        try:
-            return await is_finished(self._store.fleet.frontier.reader, crawl)
-        except Misconfigured:
-            return True  # it was deleted
+        done = True
+        with suppress(Misconfigured):  # it was deleted
+            done = await is_finished(self._store.fleet.frontier.reader, crawl)
+            done = done and await self._is_complete(crawl)
+        if done:
+            self._complete_since.pop(crawl, None)
+        return done
+
+    async def _is_complete(self, crawl: str) -> bool:
+        """Return whether workers have written the outputs of a crawl, and decided whether they may stand.
+
+        Workers of an earlier version, or without the role `sink`, decide nothing: no verdict for `VERDICT_S`
+        is the same as a good one.
+        """
+        fleet = self._store.fleet
+        if (record := await fleet.crawls.get(crawl)) is None:
+            return True
+        if await fleet.unwritten_pages(crawl) or not await are_finished(fleet, record):
+            self._complete_since.pop(crawl, None)
+            return False
+        if await self._fault(crawl, record) or await fleet.frontier.reader.value(crawl, DROPPED) is not None:
+            return True
+        now = time.monotonic()
+        return now - self._complete_since.setdefault(crawl, now) >= VERDICT_S
 
     async def failure(self, crawl: str) -> str:
         if not self._shared:
             return ""
         with suppress(Misconfigured):  # it was deleted
-            counts = (await self._store.fleet.frontier.reader.counts(crawl)).by_state()
-            return "" if counts["done"] else f"not one page was fetched: shoal dlq list --crawl {crawl}"
+            if fault := await self._fault(crawl, await self._store.crawls.record(crawl)):
+                return fault
+            totals = await self._store.crawls.totals(crawl)
+            return "; ".join(drop.text for drop in totals.dropped) or totals.no_data
+        return ""
+
+    async def _fault(self, crawl: str, record: CrawlRecord | None) -> str:
+        """Return why the outputs of a crawl are not looked at, and replace nothing; empty: they are."""
+        counts = await self._store.fleet.frontier.reader.counts(crawl)
+        if not counts.done:
+            return f"not one page was fetched: shoal dlq list --crawl {crawl}"
+        allowed = None if record is None else crawl_settings(record).crawl.max_dead
+        if allowed is not None and counts.dead > allowed:
+            return f"more dead letters ({counts.dead}) than crawl.max_dead: shoal dlq list --crawl {crawl}"
         return ""
 
     async def cancel(self, schedule: Schedule, crawl: str) -> None:

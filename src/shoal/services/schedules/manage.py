@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.model.configuration.crawl_definition import parse_command
 from shoal.model.errors import Misconfigured
-from shoal.services.schedules.rules import check_new, check_schedule, delay_of, ticks_after
+from shoal.services.schedules.rules import check_new, check_schedule, delay_of, stamp_of, ticks_after
 from shoal.stores.contract.schedules import Missed, Overlap, Schedule, ScheduleState, StoredSchedules
 
 __all__ = [
@@ -72,13 +72,16 @@ def read_state(schedule: Schedule, packed: bytes | None) -> ScheduleState:
         return ScheduleState(cursor=schedule.created_at)
     try:
         return _read_state(packed)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, OverflowError, OSError) as error:  # the last three: not a time
         raise Misconfigured(f"its state cannot be read: {error}") from None
 
 
 @lru_cache(maxsize=1024)  # about 10 kB each
 def _read_state(packed: bytes) -> ScheduleState:
-    return msgspec.msgpack.decode(packed, type=ScheduleState)
+    state = msgspec.msgpack.decode(packed, type=ScheduleState)
+    for tick in (state.cursor, *(run.tick for run in state.runs)):
+        stamp_of(tick)
+    return state
 
 
 async def add_schedule(records: StoredSchedules, schedule: Schedule) -> None:

@@ -69,6 +69,7 @@ class CrawlScheduler:
         self._claim_s = claim_s
         self._clock = clock
         self._refused: dict[str, str] = {}
+        self._not_removed: dict[tuple[str, float], str] = {}  # why, by schedule and tick
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve the schedules until `stop` is set; crawls of a folder that still run are stopped.
@@ -112,14 +113,17 @@ class CrawlScheduler:
 
     async def remove_old(self) -> None:
         """Remove the runs that are older than those to keep; what cannot be removed now is tried again."""
-        stored = await self._records.all()
+        stored, not_removed = await self._records.all(), self._not_removed
+        self._not_removed = {}
         for name, schedule in read_schedules(stored)[0].items():
             with suppress(Misconfigured):  # its state cannot be read: `claim_due` logs it
                 for run in removable(schedule, read_state(schedule, stored.get(STATE + name))):
                     try:
                         await self._launcher.remove(schedule, run)
-                    except ShoalError as error:
-                        log.info("schedule.not_removed", extra={"crawl": run.crawl, "why": str(error)})
+                    except (ShoalError, DataFault, OSError) as error:
+                        why = self._not_removed[name, run.tick] = str(error)
+                        if not_removed.get((name, run.tick)) != why:
+                            log.warning("schedule.not_removed", extra={"crawl": run.crawl, "why": why})
                         continue
                     await self._update(schedule, partial(with_removed, tick=run.tick))
                     log.info(

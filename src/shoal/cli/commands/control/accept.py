@@ -26,14 +26,15 @@ def command(
     """
     from asyncio import run
 
-    from shoal.cli.input.settings_loader import chosen_store
+    from shoal.cli.input.settings_loader import load_settings
     from shoal.cli.views.output import print_json, print_lines
     from shoal.services.control.accept import accept
     from shoal.services.crawl import drop_json
     from shoal.services.store_address import public_address
 
-    address = chosen_store(store, config=config)
-    done = run(accept(address, crawl))
+    settings = load_settings({} if store is None else {"store": store}, config=config).settings
+    address = settings.store
+    done = run(accept(address, crawl, allowed=settings.worker.allow_outputs))
     if json:
         dropped = [drop_json(drop) for drop in done.dropped]
         about = {"store": public_address(address), "crawl": crawl}
