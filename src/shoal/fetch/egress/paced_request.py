@@ -72,7 +72,7 @@ class PacedRequest:
         return granted
 
     def drop(self, origin: str, seconds: float) -> bool:
-        """Record in how many seconds the request may be tried again; return whether it was this one, unsent."""
+        """Record when the request may be tried again; return whether it is this one, and not yet sent."""
         if origin != self.origin or self.sent_at is not None:
             return False
         self.not_sent = seconds
