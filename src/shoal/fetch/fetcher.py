@@ -159,7 +159,7 @@ class HttpFetcher:
             late = self._usual_times.is_late(lease.host, answer.elapsed)
             attempt.signal = Signal.LATE if late else Signal.NORMAL
         if self._exits is not None and via is not None:
-            self._exits.report(via, lease.host, wish, _signal(attempt))
+            self._exits.report(via, lease.host, wish, _signal(attempt), url=lease.request.url)
             self._choose_last_exit(attempt, self._exits, wish)
         if self._escalation is not None and choice.pattern:
             self._learn(attempt, choice, self._escalation)

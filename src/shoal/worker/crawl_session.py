@@ -441,7 +441,7 @@ class CrawlSession:
         self._waiting_by_pool = await frontier.reader.waiting_by_pool(name)
         unserved = unserved_pools(self._waiting_by_pool, served)
         self._warn_of_unserved(unserved)
-        self._bound_wait_for_browser(BROWSER in unserved)
+        self._bound_wait_for_browser(BROWSER in unserved and not self._paused)
 
     def _bound_wait_for_browser(self, in_vain: bool) -> None:
         """End the wait for a browser once none has served the crawl for `crawl.browser_wait`."""

@@ -11,8 +11,10 @@ plain client.
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from enum import Enum
 from functools import partial
 from time import monotonic, time
 from typing import Any, Protocol
@@ -31,6 +33,7 @@ from shoal.fetch.egress.passes import EgressPass, PassLimits
 from shoal.fetch.http.exit_dial import AddressResolver, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin
 from shoal.fetch.http.message import Headers
+from shoal.fetch.http.own_limits import RETRY_S, OutOfSockets
 from shoal.fetch.http.send_turn import KnownTurn, SendTurn
 from shoal.model.exits.exit import ChosenExit
 from shoal.model.failure import Failure, FailureClass
@@ -45,6 +48,8 @@ _NOT_OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-en
 _OF_THE_BROWSER = frozenset({"user-agent", "cookie", "host", "connection", "accept-encoding"})
 NO_PASS = 407
 MAX_COOKIES = 100
+MAX_REMEMBERED = 10_000  # pages whose turn has not come
+HELD_BACK_S = 2.0  # before a request whose turn is too far away is returned
 TOO_FAR_S = 1.0  # a gate returns requests whose turn is further away than this to the frontier
 
 log = logging.getLogger(__name__)
@@ -54,6 +59,13 @@ class Uncertain(msgspec.Struct, frozen=True):
     """A failure that may be the fault of another page: they share browsers, and the cores of the machine."""
 
     failure: Failure
+
+
+class _Next(Enum):
+    """What is left to do of a page that waits for another turn."""
+
+    ALONE = "alone"  # something befell it beside others
+    DOWNLOAD = "download"  # the browser does not show it
 
 
 Answer = Response | Download | Failure | Uncertain | NotSent
@@ -104,6 +116,7 @@ class BrowserClient:
         self._rendering = rendering or Rendering()
         self._rules = rules
         self._session = session
+        self._next: OrderedDict[str, _Next] = OrderedDict()  # by URL
 
     @classmethod
     @asynccontextmanager
@@ -148,12 +161,20 @@ class BrowserClient:
         origin = self._guard.origin(request.url)
         if isinstance(origin, Failure):
             return origin
+        if self._next.get(request.url) is _Next.DOWNLOAD:
+            return await self._download(request, limits, turn, via)
         # Pages have used up turns of this host: it is cheaper to know that before a page is opened.
         if isinstance(turn, KnownTurn) and (wait := turn.known_wait()) > TOO_FAR_S:
-            return NotSent(wait)
+            # Given up at once, the next page of the host would be leased for nothing, and the next one.
+            await asyncio.sleep(min(wait - TOO_FAR_S, HELD_BACK_S))
+            if (wait := turn.known_wait()) > TOO_FAR_S:
+                return NotSent(wait)
         address = ""
         if via is None:
-            addresses = await resolve_allowed(self._resolver, self._guard, origin.host)
+            try:
+                addresses = await resolve_allowed(self._resolver, self._guard, origin.host)
+            except OutOfSockets:
+                return NotSent(RETRY_S)
             if isinstance(addresses, Failure):
                 return addresses
             address = addresses[0]
@@ -167,25 +188,29 @@ class BrowserClient:
             origin=origin,
             limits=limits,
         )
-        async with self._pool.slot() as slot:
-            answer = await attempt()
-        if slot.shared and isinstance(answer, Uncertain):
-            answer = await self._alone(attempt, answer)
+        if self._next.get(request.url) is _Next.ALONE:
+            answer = await self._alone(attempt, request.url)
+        else:
+            async with self._pool.slot() as slot:
+                answer = await attempt()
+            if slot.shared and isinstance(answer, Uncertain):
+                log.info("page.rendered_alone", extra={"why": answer.failure.reason})
+                answer = await self._alone(attempt, request.url)
         if isinstance(answer, Uncertain):
             return answer.failure
         if isinstance(answer, Download):
             return await self._download(request, limits, turn, via)
         return answer
 
-    async def _alone(self, attempt: "Attempt", failed: "Uncertain") -> "Answer":
-        """Render a page once more, with no other one beside it: what befalls it now is its own fault."""
-        log.info("page.rendered_alone", extra={"why": failed.failure.reason})
+    async def _alone(self, attempt: "Attempt", url: str) -> "Answer":
+        """Render a page with no other one beside it: what befalls it now is its own fault.
+
+        All slots are its own, so it waits for no turn that is far away: it is rendered alone when that comes.
+        """
         async with self._pool.slot(alone=True):
-            while True:
-                answer = await attempt()
-                if not isinstance(answer, NotSent):
-                    return answer
-                await asyncio.sleep(answer.delay)  # given up, it would be rendered beside others once more
+            answer = await attempt()
+        self._remember(url, _Next.ALONE if isinstance(answer, NotSent) else None)
+        return answer
 
     async def _attempt(
         self,
@@ -220,6 +245,7 @@ class BrowserClient:
                     settings.requests,
                     self._rules,
                     turn.interval if isinstance(turn, KnownTurn) else None,
+                    context.issued.has_connection,
                 )
                 run = PageRun(
                     context.session,
@@ -301,23 +327,25 @@ class BrowserClient:
         if request.cookies:
             given.append(("Cookie", "; ".join(f"{name}={value}" for name, value in request.cookies)))
         exit_ = {} if via is None else {"via": via}
-        try:
-            async with asyncio.timeout(self._pool.settings.page_s + limits.total):
-                while True:
-                    answer = await self._plain.fetch(
-                        request.url,
-                        method=request.method,
-                        headers=tuple(given),
-                        body=request.body,
-                        limits=limits,
-                        turn=turn,
-                        **exit_,
-                    )
-                    if not isinstance(answer, NotSent):
-                        return answer
-                    await asyncio.sleep(answer.delay)  # given up, it would be rendered once more
-        except TimeoutError:
-            return Failure(FailureClass.TIMEOUT, "a download whose turn did not come in time")
+        answer = await self._plain.fetch(
+            request.url,
+            method=request.method,
+            headers=tuple(given),
+            body=request.body,
+            limits=limits,
+            turn=turn,
+            **exit_,
+        )
+        self._remember(request.url, _Next.DOWNLOAD if isinstance(answer, NotSent) else None)
+        return answer
+
+    def _remember(self, url: str, how: "_Next | None") -> None:
+        """Remember what is left to do of a page whose turn has not come; None: nothing."""
+        self._next.pop(url, None)
+        if how is not None:
+            self._next[url] = how
+            if len(self._next) > MAX_REMEMBERED:
+                self._next.popitem(last=False)
 
 
 class _WithRendering:

@@ -28,7 +28,7 @@ from shoal.model.url import host_key, site_of
 MAX_HOSTS = 100  # that one page may ask
 ASKING = 4  # requests of pages that wait for the next turn of one host at the same time
 SHORTEST_WAIT_S = 0.1  # a host that is paused is asked about again
-CONNECTIONS = 6  # of a browser to one host: tunnels that requests which were admitted may still open
+CONNECTIONS = 2  # to one host, for the first request to it: a browser opens a second one in advance
 
 ROBOTS, TOO_MANY = "robots", "requests"  # why a request is refused
 PACE = "pace"  # requests were still waiting when the page was captured
@@ -106,6 +106,7 @@ class PageRequests:
     most: int  # browser.requests
     rules: RequestRules | None = None
     own_interval: float | None = None  # of the host of the page, from its own turn
+    has_connection: Callable[[str], bool] = lambda _: False  # whether one to an origin is open
     sent: Counter[str] = field(default_factory=Counter)  # by host
     waiting: int = 0
     partial: set[str] = field(default_factory=set)  # why the page may be incomplete
@@ -117,7 +118,7 @@ class PageRequests:
     def __post_init__(self) -> None:
         origin = self.guard.origin(self.url)
         if isinstance(origin, Origin):
-            self._connections[origin.key] = 2  # a browser opens a second one in advance
+            self._connections[origin.key] = CONNECTIONS
 
     def submit(
         self,
@@ -143,9 +144,13 @@ class PageRequests:
             return True  # `data:` and the like are not sent, and the egress refuses the rest with the reason
         admitted = await self._admit(url, host_key(url), is_document=is_document)
         if admitted:
-            left = self._connections[origin.key] + 1
-            # A request in absolute form has a separate connection. In a tunnel, many follow each other.
-            self._connections[origin.key] = min(left, CONNECTIONS) if origin.secure else left
+            # A request in absolute form has a separate connection. In a tunnel, many follow each other: one
+            # more is not for this request for sure, it may be for a WebSocket, and takes a separate turn.
+            left = self._connections[origin.key]
+            if not origin.secure:
+                self._connections[origin.key] = left + 1
+            elif not self.has_connection(origin.key):
+                self._connections[origin.key] = min(left + 1, CONNECTIONS)
         return admitted
 
     async def may_connect(self, origin: Origin) -> bool:
@@ -171,10 +176,11 @@ class PageRequests:
     async def _admit(self, url: str, host: str, *, is_document: bool) -> bool:
         if self.error is not None:
             return False
-        self._hosts.add(host)
-        if self.sent.total() + self.waiting >= self.most or len(self._hosts) > MAX_HOSTS:
+        is_one_too_many = host not in self._hosts and len(self._hosts) >= MAX_HOSTS
+        if is_one_too_many or self.sent.total() + self.waiting >= self.most:
             self.partial.add(TOO_MANY)
             return False
+        self._hosts.add(host)
         self.waiting += 1
         try:
             if self.rules is not None and not await self._follow(

@@ -122,16 +122,23 @@ class Egress:
         """Return what a request names, or why the guard refuses it."""
         return self._guard.origin(request.url)
 
-    async def dial(self, issued: EgressPass, origin: Origin) -> Tunnel | Failure:
-        """Connect to an origin, under the rules of the guard."""
+    async def dial(self, issued: EgressPass, origin: Origin) -> Tunnel | Failure | None:
+        """Connect to an origin, under the rules of the guard.
+
+        None: this machine has no socket left, and the request is not sent. It is charged no attempt.
+        """
+        until = monotonic() + self.limits.connect
         issued.hosts[origin.authority] += 1
         is_first = issued.hosts[origin.authority] == 1
         while True:
             try:
                 opened = await self._dial(issued, origin)
                 break
-            except own_limits.OutOfSockets:  # the time limit of the client ends the wait
-                await asyncio.sleep(own_limits.RETRY_S)
+            except own_limits.OutOfSockets:
+                paced = issued.paced
+                if monotonic() >= until and paced is not None and paced.drop(origin.key, own_limits.RETRY_S):
+                    return None
+                await asyncio.sleep(own_limits.RETRY_S)  # the time limit of the client ends it
         if is_first and isinstance(opened, Failure):
             issued.lost[origin.authority] = opened
         return opened
@@ -188,7 +195,7 @@ class ClientSide(asyncio.Protocol):
         self._server: ServerSide | None = None
         self._task: asyncio.Task[None] | None = None
         self._body_left: int | None = None  # of a request in absolute form; None: a tunnel
-        self._host = self._origin = self._address = ""
+        self._host = self.origin = self._address = ""
         self._handshake = Handshake()
         self._connect_s = self._connected_at = 0.0
         self._paced: PacedRequest | None = None  # the latest request that this connection waited for
@@ -243,9 +250,13 @@ class ClientSide(asyncio.Protocol):
         if issued.requests is not None and not await issued.requests.may_connect(origin):
             self._answer(_NOT_NOW + _END)
             return
+        self.origin = origin.key
         began = monotonic()
         opened = await self._egress.dial(issued, origin)
         self._connect_s, self._connected_at = monotonic() - began, monotonic()
+        if opened is None:
+            self.abort()
+            return
         if isinstance(opened, Failure):
             self._fail(opened)
             return
@@ -257,7 +268,7 @@ class ClientSide(asyncio.Protocol):
         server.adopt(opened.transport)
         self._server = server
         self._host = request.url.partition("://")[2].rstrip("/")
-        self._origin, self._address = origin.key, opened.address
+        self._address = opened.address
         if request.is_tunnel:
             self._transport.write(_CONNECTED)
             first = b""
@@ -282,7 +293,7 @@ class ClientSide(asyncio.Protocol):
         assert self._pass is not None
         paced = self._pass.paced
         passed = 0 if self._handshake.has_ended else self._handshake.length(data)
-        if paced is None or paced is self._paced or paced.origin != self._origin or passed == len(data):
+        if paced is None or paced is self._paced or paced.origin != self.origin or passed == len(data):
             server.write(data)
             return
         if passed:

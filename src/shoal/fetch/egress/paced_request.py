@@ -30,7 +30,7 @@ class PacedRequest:
     def __init__(self, turn: SendTurn, origin: str) -> None:
         """`origin` is the one that the request is for; connections to others are not held."""
         self.origin = origin
-        self.not_sent = 0.0  # seconds until the turn, which is too far away: the request was dropped
+        self.not_sent = 0.0  # seconds until the request may be tried again; it was dropped before it was sent
         self.error: Exception | None = None  # raised while the turn was taken
         self.sent_at: float | None = None  # monotonic
         self._turn = turn
@@ -70,6 +70,13 @@ class PacedRequest:
             if not granted:
                 self.closed(connection)
         return granted
+
+    def drop(self, origin: str, seconds: float) -> bool:
+        """Record when the request may be tried again; return whether it is this one, and not yet sent."""
+        if origin != self.origin or self.sent_at is not None:
+            return False
+        self.not_sent = seconds
+        return True
 
     def sent(self, connection: object) -> None:
         """Record that what was held has been written."""

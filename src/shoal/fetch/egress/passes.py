@@ -15,7 +15,9 @@ from shoal.model.limits import MIB
 MAX_REFUSALS = 100  # that are kept
 
 
-class Abortable(Protocol):
+class OpenConnection(Protocol):
+    origin: str  # that it leads to; empty: it is not known yet
+
     def abort(self) -> None: ...
 
 
@@ -63,7 +65,7 @@ class EgressPass:
     refused: list[Failure] = field(default_factory=list)  # by the guard or a limit
     over: Failure | None = None  # why a connection failed or a limit ended it: the latest
     address: str = ""  # of the server that was connected to last; empty: an exit outside has resolved it
-    open: set[Abortable] = field(default_factory=set)
+    open: set[OpenConnection] = field(default_factory=set)
     closed: bool = False
     issuer: object = None  # the egress that it is for
     requests: ConnectionRules | None = None  # None: the guard and the limits alone decide
@@ -76,6 +78,10 @@ class EgressPass:
         self.lost.clear()
         self.refused.clear()
         self.over = None
+
+    def has_connection(self, origin: str) -> bool:
+        """Return whether a connection to an origin is open, or being opened."""
+        return any(one.origin == origin for one in self.open)
 
     @property
     def proxy_user(self) -> str:

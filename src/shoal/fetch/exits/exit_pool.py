@@ -52,6 +52,7 @@ OUT_WAIT_S = 30.0  # longest wait in the frontier while all exits rest
 MIN_WAIT_S = 0.5
 UNCLAIMED_WAIT_S = 2.0  # while other workers have all the exits that a request may use
 MAX_HOSTS = 20_000  # whose sessions are remembered
+MAX_REFUSED = 20_000  # URLs whose exits are remembered that were turned away with them
 MAX_DOUBTS = 20_000  # URLs that are remembered while it is not known whether they or an exit is at fault
 NEVER_WORKED_S = 60.0  # for which requests wait if no exit has ever brought an answer
 PATIENT_RESTS = 2  # in a row, that requests wait for where every exit rests
@@ -115,6 +116,9 @@ class ExitPool:
             OrderedDict()
         )  # that were at fault at their last request
         self._doubts: OrderedDict[str, _Doubt] = OrderedDict()  # by URL
+        self._refused: OrderedDict[str, tuple[str, ...]] = (
+            OrderedDict()
+        )  # by URL: exits it was blocked through
         self._down_since: float | None = None  # the first fault of an exit since any of them has worked
         self._down_why = ""
         self._missed_at = 0.0  # the last time that a request got no answer through an exit since then
@@ -206,7 +210,7 @@ class ExitPool:
         url, began = url or host, self._events
         proven = self._proven_since(url) if self._doubts else ()
         while True:
-            via = await self._acquire(host, wish, tried)
+            via = await self._acquire(host, wish, tried, url)
             if via is None:
                 reason = f"no exit is configured with {wish}: see shoal proxy list"
                 return Failure(FailureClass.REFUSED, reason), None
@@ -264,8 +268,8 @@ class ExitPool:
         used = () if session is None or not session.exit else (session.exit,)
         return self._has_other(host, wish, used)
 
-    def report(self, via: ChosenExit, host: str, wish: ExitWish, signal: Signal) -> None:
-        """Record how the host has treated a response's exit."""
+    def report(self, via: ChosenExit, host: str, wish: ExitWish, signal: Signal, *, url: str = "") -> None:
+        """Record how the host has treated a response's exit; a `url` that was blocked goes to another one."""
         blocked = is_block(signal)
         self.refusing.note(host, signal, self._clock())
         session = self._sessions.get((host, wish))
@@ -277,15 +281,23 @@ class ExitPool:
             if "{session}" in via.exit.template:
                 return  # its session is burned; the next one has another address
             self.health.fail(host_key_of(via.name, host), "the host turned it away")
+            if url:
+                self._refused[url] = (*self._refused.get(url, ()), via.name)
+                if len(self._refused) > MAX_REFUSED:
+                    self._refused.popitem(last=False)
         else:
+            if self._refused:
+                self._refused.pop(url, None)
             self.health.succeed(host_key_of(via.name, host), only_known=True)
 
     # --- choosing --------------------------------------------------------------------------------
 
-    async def _acquire(self, host: str, wish: ExitWish, tried: Sequence[str]) -> ChosenExit | _Wait | None:
+    async def _acquire(
+        self, host: str, wish: ExitWish, tried: Sequence[str], url: str
+    ) -> ChosenExit | _Wait | None:
         deadline = time.monotonic() + BUSY_WAIT_S
         while True:
-            found = self._choose(host, wish, tried)
+            found = self._choose(host, wish, tried, url)
             if isinstance(found, ChosenExit):
                 self._busy[self._busy_key(found)] += 1
                 self._uses += 1
@@ -298,7 +310,7 @@ class ExitPool:
                 async with asyncio.timeout(left):
                     await self._freed.wait()
 
-    def _choose(self, host: str, wish: ExitWish, tried: Sequence[str]) -> ChosenExit | _Wait | None:
+    def _choose(self, host: str, wish: ExitWish, tried: Sequence[str], url: str) -> ChosenExit | _Wait | None:
         now = self._clock()
         if not (matching := self._usable(wish, now)):
             return _Wait(UNCLAIMED_WAIT_S) if self.can_serve(wish) else None
@@ -311,7 +323,7 @@ class ExitPool:
             return _Wait(wait)
         self._exhausted = False
         self._exhausted_hosts.discard(host)
-        exit = self._pick(ready, self._session(host, wish, now), host, now)
+        exit = self._pick(ready, self._session(host, wish, now), host, now, url)
         if exit is None:
             return _Wait(MIN_WAIT_S, busy=True)
         via = self._chosen(exit, host, wish, now)
@@ -370,8 +382,14 @@ class ExitPool:
                 found.append(exit)
         return found
 
-    def _pick(self, ready: Sequence[Exit], session: ExitSession, host: str, now: float) -> Exit | None:
+    def _pick(
+        self, ready: Sequence[Exit], session: ExitSession, host: str, now: float, url: str
+    ) -> Exit | None:
         rotation = self._rotation_of(host, now)
+        # A sticky host leaves an exit that it was blocked through. Where each request has the next exit, the
+        # next attempt at the same URL could have the same one again, and every attempt at it.
+        if rotation in (Rotation.REQUEST, Rotation.TURN) and (refused := self._refused.get(url)):
+            ready = [exit for exit in ready if exit.name not in refused] or ready
         if rotation is Rotation.REQUEST:
             return choice.next_in_turn(ready, self._last, self._is_free)
         if rotation is Rotation.TURN:

@@ -104,15 +104,19 @@ class ExitDialer:
     async def check(self, via: ChosenExit, limits: FetchLimits) -> Failure | None:
         """Connect to an exit and no further; return why it cannot be used, None: it may work.
 
-        An exit that speaks HTTP is asked about itself. That many are silent about it is no fault.
+        An exit that speaks HTTP is asked about itself. That many are silent about it is no fault, nor that
+        this machine has no socket left.
         """
         exit = via.exit
-        addresses = await self._resolver.resolve(exit.host)
-        if isinstance(addresses, Failure):
-            return protocols.proxy_error(Fault.NAME, f"its name cannot be resolved ({addresses.reason})")
-        if not _may_be_exit(addresses):
-            return protocols.proxy_error(Fault.ADDRESS, NOT_ALLOWED)
-        reader = await _dial(addresses, exit.port, limits)
+        try:
+            addresses = await self._resolver.resolve(exit.host)
+            if isinstance(addresses, Failure):
+                return protocols.proxy_error(Fault.NAME, f"its name cannot be resolved ({addresses.reason})")
+            if not _may_be_exit(addresses):
+                return protocols.proxy_error(Fault.ADDRESS, NOT_ALLOWED)
+            reader = await _dial(addresses, exit.port, limits)
+        except own_limits.OutOfSockets:
+            return None
         if isinstance(reader, Failure):
             return reader
         try:

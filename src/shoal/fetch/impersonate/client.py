@@ -32,6 +32,7 @@ from shoal.fetch.http.exit_connections import ExitConnections
 from shoal.fetch.http.exit_dial import AddressResolver, resolve_allowed
 from shoal.fetch.http.guard import Guard, Origin, refused
 from shoal.fetch.http.message import Headers, compose
+from shoal.fetch.http.own_limits import RETRY_S, OutOfSockets
 from shoal.fetch.http.send_turn import SendTurn
 from shoal.fetch.impersonate.profiles import DEFAULT_PROFILE, PROFILES, headers_for
 from shoal.model.errors import Misconfigured, Rejected
@@ -117,7 +118,10 @@ class ImpersonatingClient:
             await self._open()
         address = ""
         if via is None:
-            addresses = await resolve_allowed(self._resolver, self._guard, origin.host)
+            try:
+                addresses = await resolve_allowed(self._resolver, self._guard, origin.host)
+            except OutOfSockets:
+                return NotSent(RETRY_S)
             if isinstance(addresses, Failure):
                 return addresses
             address = addresses[0]

@@ -107,7 +107,7 @@ class Bench:
         answer, via = await self.pool.send(self.call, host=host, wish=wish, url=url)
         if via is not None and isinstance(answer, Response):
             usual = Signal.RATE_LIMITED if blocked else Signal.NORMAL
-            self.pool.report(via, host, wish, usual if signal is None else signal)
+            self.pool.report(via, host, wish, usual if signal is None else signal, url=url)
         return answer
 
 
@@ -428,6 +428,24 @@ async def test_the_list_is_used_in_turn_by_every_host_and_connections_are_kept()
         assert Counter(of_host) == dict.fromkeys(("e1", "e2", "e3", "e4"), 2)
     assert all(bench.kept)
     assert bench.pool.how_used == "4 exits: the next one for each request"
+
+
+@pytest.mark.parametrize("rotation", ["turn", "request"])
+async def test_a_url_that_was_blocked_goes_through_an_exit_that_it_was_not_blocked_through(
+    rotation: str,
+) -> None:
+    bench = Bench(*lines(3), rotation=rotation)
+    url = "http://a.example/1"
+    await bench.get(url=url, signal=Signal.CHALLENGED)
+    await bench.get()
+    await bench.get()
+    await bench.get(url=url, signal=Signal.CHALLENGED)
+    await bench.get()
+    await bench.get()
+    await bench.get(url=url, signal=Signal.CHALLENGED)
+    assert bench.used == ["e1", "e2", "e3", "e2", "e3", "e1", "e3"]
+    await bench.get(url=url)  # where all of them were, each is tried again
+    assert bench.used[-1] == "e1"
 
 
 async def test_with_rotation_request_no_connection_is_kept_whatever_the_exit() -> None:
