@@ -268,9 +268,8 @@ def is_lone(signal: Signal, charged: int, rests: int, window: str) -> bool:
     first = charged == 0 and served >= FEW and len(since) < FEW
     if limited <= rests and (first or (charged > 0 and _any_served(since))):
         return True
-    return (
-        _any_served(since) and charged + rests > 1 and (limited / len(window)) ** (charged + rests) < CHANCE
-    )
+    refused = charged + rests
+    return _any_served(since) and refused > 1 and (limited / len(window)) ** refused < CHANCE
 
 
 def _any_served(responses: str) -> bool:
