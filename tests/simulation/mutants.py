@@ -187,7 +187,7 @@ def short_interval() -> None:
     change_source(
         SendGate,
         "turn",
-        ("LocalTurn(self, host, interval, burst)", "LocalTurn(self, host, interval * 0.9, burst)"),
+        ("host, interval, burst, early)", "host, interval * 0.9, burst, early)"),
     )
 
 

@@ -253,7 +253,7 @@ def is_lone(signal: Signal, charged: int, rests: int, window: str) -> bool:
     refuses then is at fault, if no other met a 429 or 503 lately. So is one that chance would rarely refuse
     as often, and one that was found at fault before while no other is refused. Until another request is
     served after the latest refusal, the host may refuse everything: then a request is charged only if it was
-    never charged before, and the next refusal, of whichever request, says that the host limits us.
+    never charged before, and the next refusal of any request says that the host limits us.
     """
     latest = window[-NEIGHBOURS:]
     served = latest.count("0") + latest.count("7")

@@ -57,7 +57,7 @@ async def test_a_turn_is_taken_waited_for_or_too_far_away(
 
 
 async def test_a_turn_that_may_leave_early_waits_for_the_whole_rest_of_its_host_and_asks_once() -> None:
-    """A turn that is due within `early` is granted, so a host that is to be waited for so long rests."""
+    """A turn that is due within `early` is granted: if the answer is to wait, the host rests."""
     store = Store([(WAIT, 0.05, 0.0), (GRANTED, 3.0, 0.001)])
     began = monotonic()
 

@@ -265,7 +265,7 @@ def test_a_bad_url_before_a_host_is_known_rests_it_twice() -> None:
 @pytest.mark.parametrize("name", BAD_URLS)
 def test_a_bad_url_is_given_up_after_its_attempts_and_the_verdict_on_it_stays(name: str) -> None:
     crawl = crawled(name)
-    # That nobody is served after a long row of refusals looks like a ban: none of it is charged.
+    # A long row of refusals, and no response after it, looks like a ban: it is not charged.
     most = RetryRules().max_rests + RetryRules().max_retries + 1 if name == BAD_URLS[4] else 10
     assert max(crawl.tries[url] for url in crawl.dead) <= most
     for verdicts in crawl.blames.values():
@@ -307,7 +307,7 @@ def test_whatever_the_limit_no_stated_wait_is_cut_short_and_no_page_is_lost(seed
         (Signal.RATE_LIMITED, 3, 0, "0" * 20, False),  # three time-outs, and the first 429
         (Signal.RATE_LIMITED, 2, 1, "0" * 20, True),  # found at fault before
         (Signal.RATE_LIMITED, 1, 1, "0" * 9 + "2" + "0" * 9, True),  # and others were served after that
-        (Signal.RATE_LIMITED, 1, 1, "0" * 9 + "2", False),  # charged once, and nobody was served since
+        (Signal.RATE_LIMITED, 1, 1, "0" * 9 + "2", False),  # charged once, and no other was served since
         (Signal.RATE_LIMITED, 1, 2, "0" * 97 + "22", False),  # chance says no more then
         (Signal.RATE_LIMITED, 0, 1, "0" * 90 + "22", False),
     ],
