@@ -13,6 +13,7 @@ from shoal.frontier.redis import RedisFrontier, keys, packing
 from shoal.frontier.redis.keys import PARSE_GROUP
 from shoal.frontier.redis.records import unpack_fp
 from shoal.model.errors import Misconfigured
+from shoal.model.failure import Failure, FailureClass
 from shoal.model.outcome import Acknowledgement, Dead, Done, Fetched, Gone, Grant, Outcome, Retry, Settlement
 from shoal.model.pace import Pace, TurnAnswer, TurnKind, TurnRequest
 from shoal.model.page import Item
@@ -178,6 +179,19 @@ async def test_a_worker_far_away_keeps_the_pace_and_another_one_waits_for_its_le
     own = await turn(bench.frontier)
     assert own.kind is TurnKind.WAIT  # the head start is the other one's now
     assert own.wait == pytest.approx(0.5 + 1.05 + 0.4)
+
+
+async def test_no_turn_is_granted_ahead_of_the_end_of_a_rest(bench: RedisBench) -> None:
+    await bench.frontier.crawls.open("p", pace=Pace(0.5, 1, 4))
+    await bench.frontier.add("p", [link("1"), link("2")])
+    [lease] = await take(bench.frontier, 1)
+    asked = TurnRequest(lease.host, 0.5, 0.05, leeway=0.05, ahead=19.5, crawl="p")
+    limited = Failure(FailureClass.RATE_LIMITED, "429", 429, 4.0)
+    await settle(bench.frontier, lease, Retry(limited, delay=4.0, charged=False, rest=4.0))
+    answer = await bench.frontier.turn(asked)
+    assert (answer.kind, answer.wait) == (TurnKind.WAIT, pytest.approx(4.0))
+    bench.clock.advance(4.0)
+    assert (await bench.frontier.turn(asked)).kind is TurnKind.GRANTED
 
 
 async def test_only_the_receipt_of_the_latest_turn_gives_it_back(bench: RedisBench) -> None:

@@ -187,10 +187,7 @@ def short_interval() -> None:
     change_source(
         SendGate,
         "turn",
-        (
-            "LocalTurn(self, host, interval, burst, early)",
-            "LocalTurn(self, host, interval * 0.9, burst, early)",
-        ),
+        ("host, interval, burst, early)", "host, interval * 0.9, burst, early)"),
     )
 
 

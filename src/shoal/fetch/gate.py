@@ -213,6 +213,8 @@ class LocalTurn:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         gate = self._gate
         for crowd, interval in gate.crowds(self.host, address, self.interval):
+            if (wait := self._wait_of_host()) > 0:
+                return wait  # another request can use the turn of the crowd
             if (wait := gate.reserve(crowd, interval)) > MAX_WAIT_S:
                 return wait * random.uniform(1.0, CROWD_SPREAD)
             if wait > 0:
@@ -226,6 +228,13 @@ class LocalTurn:
             if wait > MAX_WAIT_S:
                 return wait
             await asyncio.sleep(wait)
+
+    def _wait_of_host(self) -> float:
+        """Return for how long the host keeps the request from leaving; 0.0: not for long."""
+        if self._gate.hold is not None and (held := self._gate.hold(self.host)) > 0:
+            return held
+        wait = self.known_wait()
+        return wait if wait > MAX_WAIT_S else 0.0
 
     def sent(self) -> None:
         """Record that the request has been written."""

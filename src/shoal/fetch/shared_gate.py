@@ -171,6 +171,8 @@ class SharedTurn:
         """Wait for the turn, take it and return 0.0; if it is too far away, return the seconds until it."""
         gate, local = self._gate, self._local
         for crowd, interval in gate.local.crowds(local.host, address, local.interval):
+            if (wait := local.known_wait()) > MAX_WAIT_S:
+                return wait  # another request can use the turn of the crowd
             if (wait := await gate.crowd_wait(crowd, local.host, local.interval, interval)) > 0:
                 return wait
         if local.interval <= 0:
@@ -187,9 +189,14 @@ class SharedTurn:
                 return NOT_SENT_S
             if answer.kind is TurnKind.WAIT:
                 self._receipt = ""
-                if answer.wait - local.early > MAX_WAIT_S:
-                    return answer.wait - local.early
-                await asyncio.sleep(max(answer.wait - max(asked.ahead / 2, local.early), 0.0))
+                # A turn within that time is granted: the host rests, and no request may leave early.
+                rests = answer.wait <= asked.ahead
+                wait = answer.wait - (0.0 if rests else local.early)
+                if wait > MAX_WAIT_S:
+                    return wait
+                await asyncio.sleep(
+                    wait if rests else max(answer.wait - max(asked.ahead / 2, local.early), 0.0)
+                )
                 continue
             self._receipt = answer.receipt
             # The store may have answered just now. A slot that was granted ahead must not be used early then.

@@ -137,8 +137,8 @@ class Governor:
         window = self.responses or "0" * min(self._normal, self._rules.window)
         if not is_lone(signal, charged, rests, window):
             return False
-        if charged == 0 and signal == Signal.RATE_LIMITED:
-            self.record.slow, self.responses = take_back(self.record.slow, window, rests)
+        if signal == Signal.RATE_LIMITED and "2" in window:
+            self.record.slow, self.responses = take_back(self.record.slow, window, charged, rests)
         return True
 
     def retry_delay(self, delay: float, rest: float) -> float:

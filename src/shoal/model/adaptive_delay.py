@@ -11,7 +11,8 @@ pace settles where about `threshold` of the responses are trouble: close to what
 
 A request that is refused again while its neighbours are served says nothing about the host (`is_lone`). Its
 refusal is not recorded here: it is charged to the request, and the host neither slows down nor rests for it.
-What its earlier refusals have done to the host is taken back (`take_back`).
+What its earlier refusals have done to the host is taken back (`take_back`), once another request was served
+after them: until then the host may refuse everything, and one refusal at most is charged.
 
 The Redis scripts have the same digits, weights and rule (`hosts.lua`); `tests/contract` compares them.
 """
@@ -250,7 +251,9 @@ def is_lone(signal: Signal, charged: int, rests: int, window: str) -> bool:
     `charged` and `rests` count its earlier attempts, with and without a charge, as a first 429 or 503 is. A
     host that limits us refuses requests by chance, and serves the first one after a rest: a request that it
     refuses then is at fault, if no other met a 429 or 503 lately. So is one that chance would rarely refuse
-    as often, and one that was found at fault before while no other is refused.
+    as often, and one that was found at fault before while no other is refused. Until another request is
+    served after the latest refusal, the host may refuse everything: then a request is charged only if it was
+    never charged before, and the next refusal of any request says that the host limits us.
     """
     latest = window[-NEIGHBOURS:]
     served = latest.count("0") + latest.count("7")
@@ -261,14 +264,31 @@ def is_lone(signal: Signal, charged: int, rests: int, window: str) -> bool:
     limited = window.count("2")
     if rests == 0 or limited == 0:
         return rests > 0 and charged > 0
-    if limited <= rests and served >= FEW and len(window.rpartition("2")[2]) < FEW:
+    since = window.rpartition("2")[2]
+    first = charged == 0 and served >= FEW and len(since) < FEW
+    if limited <= rests and (first or (charged > 0 and _any_served(since))):
         return True
-    return charged + rests > 1 and (limited / len(window)) ** (charged + rests) < CHANCE
+    refused = charged + rests
+    return _any_served(since) and refused > 1 and (limited / len(window)) ** refused < CHANCE
 
 
-def take_back(slow: float, window: str, refusals: int) -> tuple[float, str]:
-    """Return the slow factor and the responses of a host without refusals of a request that was at fault."""
-    return max(round(slow / (1 + STEP) ** refusals, 6), 1.0), window.replace("2", "0", refusals)
+def _any_served(responses: str) -> bool:
+    return "0" in responses or "7" in responses
+
+
+def take_back(slow: float, window: str, charged: int, rests: int) -> tuple[float, str]:
+    """Return the slow factor and the responses of a host without refusals of a request that was at fault.
+
+    The factor is taken back at the first charge; the responses stay until another request was served after
+    them, and those of other requests stay.
+    """
+    limited = window.count("2")
+    refusals = min(limited, rests)
+    if charged == 0:
+        slow = max(round(slow / (1 + STEP) ** refusals, 6), 1.0)
+    if _any_served(window.rpartition("2")[2]) and (charged == 0 or limited <= rests):
+        window = window.replace("2", "", refusals)
+    return slow, window
 
 
 def retry_delay(delay: float, rest: float, window: str, interval: float) -> float:

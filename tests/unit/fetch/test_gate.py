@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.fetch.gate import LATENCY_ALLOWANCE, MAX_WAIT_S, SWEEP_HOSTS, LocalTurn, SendGate
-from shoal.model.pace import TurnKind, TurnRequest
+from shoal.model.pace import AddressPace, TurnKind, TurnRequest
 from shoal.model.settings import CrawlSettings
 
 
@@ -184,6 +184,23 @@ def test_a_turn_that_was_not_used_is_returned_unless_another_one_was_taken(
     late = gate.grant(request(ahead=10.0), "guest")
     gate.grant(request(ahead=10.0), "other")
     assert gate.grant(request(late.receipt), "guest").kind is TurnKind.WAIT
+
+
+async def test_a_request_that_cannot_leave_takes_no_turn_of_its_site(clock: Clock) -> None:
+    held = {"held.example.com"}
+    gate = SendGate(
+        hold=lambda host: 0.5 if host in held else 0.0,
+        addresses=AddressPace(0.1, by_site=True),
+        clock=clock,
+    )
+    for _ in range(9):
+        assert await gate.turn("held.example.com", interval=0.1).take() == 0.5
+    assert await gate.turn("slow.example.com", interval=9.0).take() == 0.0
+    clock.now += 9.0
+    gate.push_back(gate._last["slow.example.com"], 9.0)
+    for _ in range(9):
+        assert await gate.turn("slow.example.com", interval=9.0).take() == pytest.approx(9.0)
+    assert gate.reserve("example.com", 0.1) == 0.0
 
 
 def test_an_address_has_one_pace_over_all_processes(gate: SendGate) -> None:

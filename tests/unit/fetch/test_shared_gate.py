@@ -56,6 +56,20 @@ async def test_a_turn_is_taken_waited_for_or_too_far_away(
     assert {asked.ahead for asked in store.asked} == {0.0}
 
 
+async def test_a_turn_that_may_leave_early_waits_for_the_whole_rest_of_its_host_and_asks_once() -> None:
+    """A turn that is due within `early` is granted: if the answer is to wait, the host rests."""
+    store = Store([(WAIT, 0.05, 0.0), (GRANTED, 3.0, 0.001)])
+    began = monotonic()
+
+    assert await SharedGate(store.ask, clock=store).turn("a", interval=INTERVAL, early=4.5).take() == 0.0
+    assert monotonic() - began >= 0.05
+    assert len(store.asked) == 2
+
+    store = Store([(WAIT, 3.0, 0.0)])
+    assert await SharedGate(store.ask, clock=store).turn("a", interval=INTERVAL, early=4.5).take() == 3.0
+    assert len(store.asked) == 1
+
+
 async def test_a_turn_that_came_too_late_is_returned_and_the_next_one_has_more_time() -> None:
     store = Store([(GRANTED, 0.0, 0.3), (GRANTED, 0.0, 0.3)])
     turn = store.turn()

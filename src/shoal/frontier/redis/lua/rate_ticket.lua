@@ -37,7 +37,9 @@ local function take_ticket(host, first)
   if returned and math.abs(returned - for_others) < SAME_S then
     tat = tat - period  -- the latest turn was the taker's, and was not used
   end
-  local ready = math.max(tat - (burst - 1) * its_interval, host[REST_UNTIL])
+  -- No turn is granted ahead of the end of a rest: a request that may leave early would leave within it.
+  if host[REST_UNTIL] > now then return 'wait', format_double(host[REST_UNTIL] - now), '' end
+  local ready = tat - (burst - 1) * its_interval
   if ready > now + ahead then return 'wait', format_double(ready - now), '' end
   local slot = math.max(ready, now)
   tat = math.max(tat, slot) + period

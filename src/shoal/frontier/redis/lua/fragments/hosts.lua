@@ -319,8 +319,27 @@ local function is_lone(signal, charged, rests, responses)
   if signal ~= RATE_LIMITED then return true end
   local _, limited = string.gsub(responses, '2', '')
   if rests == 0 or limited == 0 then return rests > 0 and charged > 0 end
-  if limited <= rests and served >= FEW and #string.match(responses, '[^2]*$') < FEW then return true end
-  return charged + rests > 1 and (limited / #responses) ^ (charged + rests) < CHANCE
+  local since = string.match(responses, '[^2]*$')
+  local any_served = string.find(since, '[07]')
+  local first = charged == 0 and served >= FEW and #since < FEW
+  if limited <= rests and (first or charged > 0 and any_served) then return true end
+  return any_served and charged + rests > 1 and (limited / #responses) ^ (charged + rests) < CHANCE
+end
+
+-- Take back what the refusals of a request that was at fault did to its host (`take_back`).
+local function take_back(host, responses, charged, rests)
+  local _, limited = string.gsub(responses, '2', '')
+  if limited == 0 then return end
+  local refusals = math.min(limited, rests)
+  if charged == 0 then
+    host[SLOW] = math.max(tonumber(format('%.6f', host[SLOW] / (1 + STEP) ^ refusals)), 1)
+  end
+  if string.find(string.match(responses, '[^2]*$'), '[07]') and (charged == 0 or limited <= rests) then
+    responses = string.gsub(responses, '2', '', refusals)
+  end
+  host[RESPONSES] = responses
+  host[FLAGS] = with_flag(host[FLAGS], HAS_RESPONSES, true)
+  apply_pace(host)
 end
 
 -- Return whether an attempt says something about its request only; take back what its earlier refusals did to the host
@@ -330,12 +349,7 @@ local function blames_request(host, signal, charged, rests)
   local responses = responses_of(host)
   if responses == '' then responses = string.rep('0', math.min(host[CLEAR], slowdown_rules(host).window)) end
   if not is_lone(signal, charged, rests, responses) then return false end
-  if charged == 0 and signal == RATE_LIMITED then
-    host[SLOW] = math.max(tonumber(format('%.6f', host[SLOW] / (1 + STEP) ^ rests)), 1)
-    host[RESPONSES] = string.gsub(responses, '2', '0', rests)
-    host[FLAGS] = with_flag(host[FLAGS], HAS_RESPONSES, true)
-    apply_pace(host)
-  end
+  if signal == RATE_LIMITED then take_back(host, responses, charged, rests) end
   return true
 end
 
