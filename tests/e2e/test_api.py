@@ -83,6 +83,11 @@ async def all_pages(server: RunningServer, path: str, name: str) -> list[Any]:
             return found
 
 
+async def traced_states(server: RunningServer, url: str) -> list[str]:
+    traces = (await server.send("GET", f"/api/v1/trace?url={url}")).json()["traces"]
+    return [one["state"] for one in traces]
+
+
 async def test_a_crawl_from_submission_to_deletion(server: RunningServer, shop: str) -> None:
     submission = {
         "urls": [shop, "not a url", shop, "http://[::1"],
@@ -123,8 +128,9 @@ async def test_a_crawl_from_submission_to_deletion(server: RunningServer, shop: 
 
     urls = await all_pages(server, "/api/v1/crawls/books/urls?state=done&limit=20", "urls")
     assert len(urls) == DONE
-    traced = (await server.send("GET", f"/api/v1/trace?url={wanted}")).json()["traces"]
-    assert [one["state"] for one in traced] == ["done"]
+    async with asyncio.timeout(30):  # in a fleet, the worker writes its fetch log after the last page
+        while (await traced_states(server, wanted)) != ["done"]:
+            await asyncio.sleep(0.1)
     missing = await server.send("GET", "/api/v1/trace?url=http://127.0.0.1/nowhere")
     assert missing.status == 404
 
