@@ -129,7 +129,7 @@ async def test_a_crawl_from_submission_to_deletion(server: RunningServer, shop: 
     urls = await all_pages(server, "/api/v1/crawls/books/urls?state=done&limit=20", "urls")
     assert len(urls) == DONE
     async with asyncio.timeout(30):  # in a fleet, the worker writes its fetch log after the last page
-        while (await traced_states(server, wanted)) != ["done"]:
+        while (await traced_states(server, wanted)) != ["done"]:  # noqa: ASYNC110 - the server says when
             await asyncio.sleep(0.1)
     missing = await server.send("GET", "/api/v1/trace?url=http://127.0.0.1/nowhere")
     assert missing.status == 404
