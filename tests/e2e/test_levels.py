@@ -120,6 +120,9 @@ def products(*sections: str) -> set[str]:
     return {sku(section, number) for section in sections for number in range(1, PAGES + 1)}
 
 
+@pytest.mark.alone(
+    "beside others, several pages can meet an exit that the site refuses before one of them says so"
+)
 async def test_a_site_that_challenges_plain_clients_is_fetched_with_another_and_so_is_the_next_run(
     site: Site,
 ) -> None:
