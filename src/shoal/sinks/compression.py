@@ -8,11 +8,15 @@ reads the file: both formats say that members one after another are their conten
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from backports import zstd
 from isal import isal_zlib
+
+from shoal.model.page import Item
+from shoal.sinks.contract import Sink, SinkFactory
 
 READ_BYTES = (
     64 * 1024
@@ -101,3 +105,16 @@ def _gzip(data: bytes) -> bytes:
 NONE = Compression("", lambda data: data, None)
 GZIP = Compression(".gz", _gzip, lambda: isal_zlib.decompressobj(_GZIP))
 ZSTD = Compression(".zst", zstd.compress, zstd.ZstdDecompressor)
+
+
+def factories(
+    open: Callable[..., Sink], recount: Callable[..., int], read: Callable[..., Iterator[Item]]
+) -> Iterator[SinkFactory]:
+    """Yield the factories of a format: plain, gzip, Zstandard. Each call gets `compression`."""
+    for compression in (NONE, GZIP, ZSTD):
+        yield SinkFactory(
+            open=partial(open, compression=compression),
+            recount=partial(recount, compression=compression),
+            read=partial(read, compression=compression),
+            is_empty=compression.holds_nothing if compression.decompressor else None,
+        )

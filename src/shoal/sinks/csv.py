@@ -17,7 +17,6 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -29,8 +28,7 @@ from shoal.model.errors import Misconfigured, Rejected, Unavailable
 from shoal.model.limits import MIB
 from shoal.model.page import Item
 from shoal.sinks.columns import Columns, Record, decode_item, encode_record, with_more
-from shoal.sinks.compression import DAMAGE, GZIP, NONE, ZSTD, Compression
-from shoal.sinks.contract import SinkFactory
+from shoal.sinks.compression import DAMAGE, NONE, Compression, factories
 from shoal.sinks.csv_rows import encode_row, is_complete, pad, split_rows, stripped, width
 from shoal.sinks.csv_safety import escape_formulas, format_cell
 from shoal.sinks.files import AppendFile, altered_output, changed_output, readable, translate_errors
@@ -311,13 +309,4 @@ def _read(output: str, *, compression: Compression) -> Iterator[Item]:
             yield Item(f"{number:016x}", encode_record(with_more(record)))
 
 
-def _factory(compression: Compression) -> SinkFactory:
-    return SinkFactory(
-        open=partial(CsvSink, compression=compression),
-        recount=partial(_recount, compression=compression),
-        read=partial(_read, compression=compression),
-        is_empty=compression.holds_nothing if compression.decompressor else None,
-    )
-
-
-FACTORY, GZIP_FACTORY, ZSTD_FACTORY = map(_factory, (NONE, GZIP, ZSTD))
+FACTORY, GZIP_FACTORY, ZSTD_FACTORY = factories(CsvSink, _recount, _read)

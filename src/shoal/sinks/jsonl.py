@@ -4,14 +4,13 @@ import os
 import select
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from shoal.model.page import Item
 from shoal.model.printable import escape_json
-from shoal.sinks.compression import DAMAGE, GZIP, NONE, ZSTD, Compression
+from shoal.sinks.compression import DAMAGE, NONE, Compression, factories
 from shoal.sinks.contract import SinkFactory
 from shoal.sinks.files import AppendFile, count_lines, readable, translate_errors
 
@@ -136,14 +135,5 @@ def _open_stdout(_output: str, *, fsync: bool, overwrite: bool) -> StdoutSink:
     return StdoutSink()
 
 
-def _factory(compression: Compression) -> SinkFactory:
-    return SinkFactory(
-        open=partial(JsonlSink, compression=compression),
-        recount=partial(_recount, compression=compression),
-        read=partial(_read, compression=compression),
-        is_empty=compression.holds_nothing if compression.decompressor else None,
-    )
-
-
-FACTORY, GZIP_FACTORY, ZSTD_FACTORY = map(_factory, (NONE, GZIP, ZSTD))
+FACTORY, GZIP_FACTORY, ZSTD_FACTORY = factories(JsonlSink, _recount, _read)
 STDOUT_FACTORY = SinkFactory(open=_open_stdout)
